@@ -1,0 +1,23 @@
+"""Datasets: one file per format, each entry a loader ``(data_dir) -> Dataset``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faudit.registry import Registry
+
+if TYPE_CHECKING:
+    from faudit.data.dataset import Dataset
+
+DATASETS: Registry[Callable[[Path | None], Dataset]] = Registry(
+    "dataset",
+    {
+        "digits": "faudit.data.digits:digits",
+        "cifar10": "faudit.data.cifar:cifar10",
+        "cifar100": "faudit.data.cifar:cifar100",
+        "mnist": "faudit.data.idx:mnist",
+        "fashion-mnist": "faudit.data.idx:fashion_mnist",
+    },
+)

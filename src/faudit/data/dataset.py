@@ -1,0 +1,66 @@
+"""The dataset contract: everything in memory, images as uint8, with what is needed to normalise and augment them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from faudit.errors import DataError
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset, split, in memory.
+
+    A sample enters a net as ``(x / scale − mean) / std``, per channel. ``crop`` is how many pixels of black padding a
+    random crop may shift into, ``flip`` whether a random horizontal flip belongs to the recipe.
+    """
+
+    name: str
+    train_x: Tensor  # uint8 [N, C, H, W]
+    train_y: Tensor  # int64 [N]
+    test_x: Tensor
+    test_y: Tensor
+    classes: int
+    mean: tuple[float, ...]  # per channel, of x / scale
+    std: tuple[float, ...]
+    scale: float = 255.0
+    crop: int = 0
+    flip: bool = False
+
+    def __post_init__(self) -> None:
+        for split, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
+            if x.dtype != torch.uint8 or x.ndim != 4 or x.shape[1] != len(self.mean):
+                raise DataError(
+                    f"{self.name} {split} images: expected uint8 [N, {len(self.mean)}, H, W], "
+                    f"got {x.dtype} {list(x.shape)}"
+                )
+            if y.shape != (len(x),) or y.dtype != torch.int64:
+                raise DataError(
+                    f"{self.name} {split} labels: expected {len(x)} int64 labels, got {y.dtype} {list(y.shape)}"
+                )
+            if len(y) == 0 or int(y.min()) < 0 or int(y.max()) >= self.classes:
+                raise DataError(f"{self.name} {split} labels: expected at least one, each in 0..{self.classes - 1}")
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample, (C, H, W)."""
+        return tuple(self.train_x.shape[1:])
+
+    def normalise(self, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """uint8 samples → what the net reads."""
+        shape = (1, -1) + (1,) * (x.ndim - 2)
+        shift = torch.tensor(self.mean, dtype=dtype).mul(self.scale).view(shape)
+        factor = torch.tensor(self.std, dtype=dtype).mul(self.scale).reciprocal().view(shape)
+        return x.to(dtype).sub_(shift).mul_(factor)
+
+    def fingerprint(self) -> str:
+        """SHA-256 over every sample and label: two copies of a dataset that differ in a pixel differ here."""
+        digest = hashlib.sha256()
+        for part in (self.train_x, self.train_y, self.test_x, self.test_y):
+            digest.update(repr((str(part.dtype), tuple(part.shape))).encode())
+            digest.update(part.contiguous().numpy().data)
+        return digest.hexdigest()

@@ -1,0 +1,35 @@
+"""Every error faudit expects, in one tree: the command line prints it as one line and exits with 2.
+
+A message says what is wrong, what was expected, what came, where, and what to do about it. Anything that is not a
+``FauditError`` is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class FauditError(Exception):
+    """The root: catch this to catch everything faudit refuses on purpose."""
+
+
+class ConfigError(FauditError):
+    """A setting that does not exist, or a value it cannot take."""
+
+
+class DataError(FauditError):
+    """A dataset file that is missing, damaged, hostile or of the wrong shape."""
+
+
+class StoreError(FauditError):
+    """A run directory that cannot be read, written or locked."""
+
+
+class CheckpointError(StoreError):
+    """A checkpoint that cannot be read back whole."""
+
+
+class DivergedError(FauditError):
+    """A number overflowed; ``where`` holds what ``failed.json`` records of it."""
+
+    def __init__(self, message: str, where: dict[str, object]) -> None:
+        super().__init__(message)
+        self.where = where

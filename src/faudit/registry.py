@@ -1,0 +1,63 @@
+"""A family's table of members: a dict literal of name → "module:attribute", imported on first use.
+
+Names, and the first sentence of each member's file, are known without importing torch, so that ``faudit list rules``
+and the validation of a config start at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from faudit.errors import ConfigError
+
+Member = TypeVar("Member")
+
+
+class Registry(Mapping[str, Member], Generic[Member]):
+    """A read-only mapping whose values are imported when asked for."""
+
+    def __init__(self, family: str, targets: Mapping[str, str]) -> None:
+        self.family = family
+        self._targets = dict(targets)
+
+    def __getitem__(self, name: str) -> Member:
+        if name not in self._targets:
+            raise ConfigError(unknown(self.family, name, self._targets))
+        module, attribute = self._targets[name].split(":")
+        member: Member = getattr(importlib.import_module(module), attribute)
+        return member
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._targets)
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._targets
+
+    def summary(self, name: str) -> str:
+        """The first sentence of the docstring of the member, or else of its file, read without importing it."""
+        module, attribute = self._targets[name].split(":")
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise ConfigError(f"the {self.family} {name!r} names the module {module}, which does not exist")
+        with open(spec.origin, encoding="utf-8") as source:
+            tree = ast.parse(source.read())
+        members = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        own = next((ast.get_docstring(node) for node in members if node.name == attribute), None)
+        text = own or ast.get_docstring(tree) or ""
+        return " ".join(text.split("\n\n")[0].split())
+
+
+def unknown(what: str, name: object, valid: Mapping[str, object] | list[str]) -> str:
+    """The one way to say that a name does not exist: with the nearest that does, and all of them."""
+    names = [str(known) for known in valid]
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown {what} {str(name)!r}: {hint}Valid: {', '.join(names)}"
