@@ -25,11 +25,3 @@ class StoreError(FauditError):
 
 class CheckpointError(StoreError):
     """A checkpoint that cannot be read back whole."""
-
-
-class DivergedError(FauditError):
-    """A number overflowed; ``where`` holds what ``failed.json`` records of it."""
-
-    def __init__(self, message: str, where: dict[str, object]) -> None:
-        super().__init__(message)
-        self.where = where

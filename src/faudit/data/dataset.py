@@ -53,9 +53,9 @@ class Dataset:
     def normalise(self, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """uint8 samples → what the net reads."""
         shape = (1, -1) + (1,) * (x.ndim - 2)
-        shift = torch.tensor(self.mean, dtype=dtype).mul(self.scale).view(shape)
-        factor = torch.tensor(self.std, dtype=dtype).mul(self.scale).reciprocal().view(shape)
-        return x.to(dtype).sub_(shift).mul_(factor)
+        shift = torch.tensor(self.mean, dtype=dtype, device=x.device).mul(self.scale).view(shape)
+        factor = torch.tensor(self.std, dtype=dtype, device=x.device).mul(self.scale).reciprocal().view(shape)
+        return x.to(dtype).sub(shift).mul_(factor)  # `sub`: x itself may already have the dtype
 
     def fingerprint(self) -> str:
         """SHA-256 over every sample and label: two copies of a dataset that differ in a pixel differ here."""

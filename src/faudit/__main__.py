@@ -1,0 +1,9 @@
+"""``python -m faudit``."""
+
+from __future__ import annotations
+
+import sys
+
+from faudit.cli import main
+
+sys.exit(main())

@@ -1,0 +1,116 @@
+"""Tensors, optimizer and generators into and out of one safetensors file: nothing is pickled.
+
+The file's header carries format, epoch and a CRC-32 of the contents, so that one rename replaces everything at once and
+a file that was cut or flipped is refused, not trained on.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from faudit import rng
+from faudit.errors import CheckpointError
+from faudit.store import Run, write_whole
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Everything a run needs to go on: what the checkpoint holds, live."""
+
+    params: dict[str, Tensor]
+    state: dict[str, Tensor]
+    optimizer: torch.optim.Optimizer
+    generators: Mapping[str, torch.Generator]
+
+
+def save(run: Run, progress: Progress, epoch: int) -> None:
+    """Replace the run's checkpoint."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(progress).items()}
+    header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors)}
+    write_whole(run.checkpoint, safetensors.torch.save(tensors, metadata={"faudit": json.dumps(header)}))
+
+
+def restore(run: Run, progress: Progress) -> int:
+    """Put a saved run into a freshly made one, in place; returns the epoch it had finished."""
+    tensors, header = load(run.checkpoint)
+    _restore_optimizer(progress, tensors)
+    expected = _tensors(progress)
+    if expected.keys() != tensors.keys():
+        odd = sorted(expected.keys() ^ tensors.keys())
+        raise _damaged(run.checkpoint, f"expected the tensors of this run's configuration, got a difference in {odd[0]}")
+    for name, value in expected.items():
+        if tensors[name].shape != value.shape or tensors[name].dtype != value.dtype:
+            came = f"{tensors[name].dtype} {list(tensors[name].shape)}"
+            raise _damaged(run.checkpoint, f"{name}: expected {value.dtype} {list(value.shape)}, got {came}")
+    with torch.no_grad():
+        for name, value in expected.items():
+            if not name.startswith("rng/"):
+                value.copy_(tensors[name])
+    rng.restore(progress.generators, {name: tensors[f"rng/{name}"] for name in progress.generators})
+    return int(header["epoch"])
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
+    """Every tensor of a checkpoint, by name with its kind in front ("net/…", "rule/…"), and the header."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("faudit", "{}"))
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - it has no __iter__
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise _damaged(path, f"expected a whole safetensors file, got {error}") from None
+    if not isinstance(header, dict) or not isinstance(header.get("format"), int):
+        raise _damaged(path, "expected faudit's header, got none")
+    if header["format"] > FORMAT:
+        raise CheckpointError(f"{path} has format {header['format']}, this faudit reads up to {FORMAT}. Upgrade faudit.")
+    if header.get("crc32") != _crc(tensors):
+        raise _damaged(path, "its contents do not match its checksum")
+    return tensors, header
+
+
+def weights(run: Run) -> dict[str, Tensor]:
+    """The network's weights as the last checkpoint holds them."""
+    return {name[len("net/") :]: value for name, value in load(run.checkpoint)[0].items() if name.startswith("net/")}
+
+
+def _damaged(path: Path, problem: str) -> CheckpointError:
+    return CheckpointError(f"the checkpoint {path} is damaged: {problem}. Delete that file to train the run again from epoch 0.")
+
+
+def _tensors(progress: Progress) -> dict[str, Tensor]:
+    named: dict[str, Tensor] = {f"net/{name}": value for name, value in progress.params.items()}
+    named.update({f"rule/{name}": value for name, value in progress.state.items()})
+    named.update({f"rng/{name}": value for name, value in rng.states(progress.generators).items()})
+    for name, value in progress.params.items():
+        for entry, held in progress.optimizer.state[value].items():
+            if isinstance(held, Tensor):
+                named[f"optimizer/{name}/{entry}"] = held
+    return named
+
+
+def _restore_optimizer(progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+    """Make room for what the optimizer had stored by then: a fresh one has stored nothing."""
+    for name, value in progress.params.items():
+        head = f"optimizer/{name}/"
+        held = {key[len(head) :]: saved.clone() for key, saved in tensors.items() if key.startswith(head)}
+        if held:
+            progress.optimizer.state[value] = {
+                entry: saved if saved.ndim == 0 else saved.to(value.device) for entry, saved in held.items()
+            }
+
+
+def _crc(tensors: Mapping[str, Tensor]) -> int:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data, zlib.crc32(name.encode(), total))
+    return total

@@ -1,0 +1,219 @@
+"""What to do, whole and validated: everything that affects a result is here, and its hash names the run.
+
+Keys are spelled like the command line's flags (``batch-size``) in TOML, in JSON and in messages; the attribute is the same
+word with underscores. Importing this file imports no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from faudit.data import DATASETS
+from faudit.errors import ConfigError
+from faudit.nets import NETS
+from faudit.registry import Registry, unknown
+from faudit.rules import RULES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Parser = Callable[[Any], Any]
+
+
+def whole(low: int, high: int) -> Parser:
+    """A parser of whole numbers in [low, high], written as such or as text."""
+
+    def parse(value: Any) -> int:
+        text = str(value)
+        if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d{1,20}", text) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def number(low: float, *, above: bool = False) -> Parser:
+    """A parser of finite numbers ≥ low (> low with ``above``)."""
+
+    def parse(value: Any) -> float:
+        wanted = f"a finite number {'>' if above else '≥'} {low:g}"
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(wanted)
+        try:
+            parsed = float(value)
+        except (ValueError, OverflowError):
+            raise ValueError(wanted) from None
+        if not math.isfinite(parsed) or parsed < low or (above and parsed == low):
+            raise ValueError(wanted)
+        return parsed
+
+    return parse
+
+
+def switch(value: Any) -> bool:
+    """A parser of true and false: never of text, which would make "false" true."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def one_of(names: Registry[Any] | tuple[str, ...]) -> Parser:
+    """A parser of a name out of a few."""
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or value not in names:
+            raise ValueError(unknown("name", value, list(names)))
+        return value
+
+    return parse
+
+
+def device(value: Any) -> str:
+    """A parser of torch's device names."""
+    if not isinstance(value, str) or not re.fullmatch(r"cpu|mps|cuda(:\d{1,3})?", value):
+        raise ValueError("cpu, mps, cuda or cuda:N")
+    return value
+
+
+def setting(default: Any, parse: Parser, text: str, *, of: str = "run") -> Any:
+    """A config field; ``of`` says which family reads it: a net's, a rule's or an optimizer's own setting is refused elsewhere."""
+    return field(default=default, metadata={"parse": parse, "help": text, "of": of})
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run. The defaults are the published study's recipe, on the digits that faudit ships."""
+
+    net: str = setting("resmlp", one_of(NETS), "network")
+    rule: str = setting("bp", one_of(RULES), "learning rule")
+    data: str = setting("digits", one_of(DATASETS), "dataset")
+    epochs: int = setting(100, whole(1, 1_000_000), "passes over the training set")
+    seed: int = setting(42, whole(0, 2**63 - 1), "seed of every random generator of the run")
+
+    depth: int = setting(4, whole(1, 1024), "number of blocks, L", of="net")
+    width: int = setting(256, whole(1, 65_536), "features of a hidden state, d", of="net")
+    w2_std: float = setting(0.01, number(0.0), "standard deviation of each block's last layer at init", of="net")
+    no_terminal_norm: bool = setting(False, switch, "leave out the LayerNorm before the head", of="net")
+    no_residual: bool = setting(False, switch, "h_{l+1} = f_l(h_l), without the skip", of="net")
+
+    penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²", of="rule")
+    clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block (local rules)", of="rule")
+    credit_eps: float = setting(
+        1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε) (local rules)", of="rule"
+    )
+    random_targets: bool = setting(False, switch, "train on fresh uniform labels in every minibatch")
+
+    batch_size: int = setting(128, whole(1, 10_000_000), "samples per step")
+    optimizer: str = setting("adamw", one_of(("adamw", "sgd")), "optimizer")
+    lr: float = setting(1e-3, number(0.0, above=True), "learning rate at the start of the cosine schedule")
+    weight_decay: float = setting(0.01, number(0.0), "weight decay")
+    momentum: float = setting(0.0, number(0.0), "momentum of SGD", of="optimizer")
+    no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
+
+    log_every: int = setting(1, whole(1, 1_000_000), "epochs between two rows (the last epoch always has one)")
+    eval_size: int = setting(1024, whole(1, 10_000_000), "test samples in the evaluation buffer (all where fewer)")
+    dtype: str = setting("float32", one_of(("float32", "float64")), "floating-point type of the net")
+    threads: int = setting(1, whole(1, 1024), "CPU threads; part of the run's identity because it decides the last bits")
+    device: str = setting("cpu", device, "cpu, mps, cuda or cuda:N")
+
+    def __post_init__(self) -> None:
+        problems = [problem for name in SETTINGS for problem in self._coerce(name)]
+        if problems:
+            raise ConfigError(listing(problems))
+
+    def _coerce(self, name: str) -> Iterator[str]:
+        """Put the parsed value in place of the given one (1 → 1.0, "3" → 3), or yield what is wrong with it."""
+        value = getattr(self, name)
+        try:
+            object.__setattr__(self, name, SETTINGS[name]["parse"](value))
+        except ValueError as error:
+            yield f"{key(name)}: expected {error}, got {value!r}"
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any], *, where: str) -> RunConfig:
+        """A config from keys spelled like the flags; every problem is listed at once."""
+        problems = [unknown("setting", name, KEYS) for name in values if name not in KEYS]
+        known = {attribute(name): value for name, value in values.items() if name in KEYS}
+        try:
+            config = cls(**known)
+        except ConfigError as error:
+            raise ConfigError(listing([*problems, *str(error).split("\n")], where=where)) from None
+        if problems:
+            raise ConfigError(listing(problems, where=where))
+        return config
+
+    @classmethod
+    def from_toml(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+        """The config a TOML file describes, with some keys (the command line's) overridden."""
+        try:
+            values = tomllib.loads(path.read_bytes().decode("utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot read the config {path}: {error.strerror}. Give --config an existing file.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}. Write one `key = value` a line.") from None
+        return cls.parse({**values, **(overrides or {})}, where=str(path))
+
+    def with_(self, **changes: Any) -> RunConfig:
+        """The same config but for the changes, validated again."""
+        return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every setting, spelled like the flags."""
+        return {key(name): getattr(self, name) for name in SETTINGS}
+
+    @property
+    def run_id(self) -> str:
+        """``net-rule-data-s<seed>-<hash>``; the hash covers every setting that differs from its default.
+
+        Settings at their default are left out so that a later version's new setting renames no old run.
+        """
+        values = {key(name): getattr(self, name) for name in SETTINGS if getattr(self, name) != default(name)}
+        text = json.dumps(values, sort_keys=True, allow_nan=False)
+        return f"{self.net}-{self.rule}-{self.data}-s{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+    def settings_of(self, family: str, wanted: set[str], *, member: str) -> dict[str, Any]:
+        """The settings a member of a family reads; one of the family's that it does not read must be at its default."""
+        own = [name for name in SETTINGS if SETTINGS[name]["of"] == family]
+        stray = [name for name in own if name not in wanted and getattr(self, name) != default(name)]
+        if stray:
+            names = ", ".join(key(name) for name in stray)
+            reads = ", ".join(key(name) for name in own if name in wanted) or "none of them"
+            raise ConfigError(f"{member} does not read {names}: leave it out, since it would change nothing (it reads {reads})")
+        return {name: getattr(self, name) for name in own if name in wanted}
+
+
+def key(name: str) -> str:
+    """An attribute as flags, TOML and JSON spell it."""
+    return name.replace("_", "-")
+
+
+def attribute(name: str) -> str:
+    """A key as Python spells it."""
+    return name.replace("-", "_")
+
+
+def default(name: str) -> Any:
+    """A setting's default, by attribute name."""
+    value = next(entry.default for entry in fields(RunConfig) if entry.name == name)
+    assert value is not MISSING, f"{name} has no default"
+    return value
+
+
+def listing(problems: list[str], *, where: str = "") -> str:
+    """One problem as one line; several as one line each."""
+    at = f" ({where})" if where else ""
+    return "\n".join(f"{problem}{at}" for problem in problems)
+
+
+SETTINGS: dict[str, Mapping[str, Any]] = {entry.name: entry.metadata for entry in fields(RunConfig)}
+KEYS: list[str] = [key(name) for name in SETTINGS]

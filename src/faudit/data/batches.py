@@ -1,0 +1,68 @@
+"""Minibatches: order and augmentation drawn for a whole epoch at once, from the run's own generators.
+
+An epoch's order, crops and flips come from the ``data`` generator, random targets from ``targets``; both are checkpointed, so
+a resumed run sees the batches it would have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from faudit.data.dataset import Dataset
+from faudit.errors import DataError
+
+CHUNK = 64  # batches augmented at a time: an epoch's worth would double the memory of the data
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A training set cut into normalised batches, epoch by epoch; the last batch may be smaller."""
+
+    dataset: Dataset
+    batch_size: int
+    augment: bool
+    random_targets: bool
+    dtype: torch.dtype
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        if self.batch_size > len(self.dataset.train_x):
+            raise DataError(
+                f"batch-size {self.batch_size} is larger than the data: {self.dataset.name} has "
+                f"{len(self.dataset.train_x)} training samples. Take a smaller --batch-size."
+            )
+
+    def epoch(self, generators: Mapping[str, torch.Generator]) -> Iterator[tuple[Tensor, Tensor]]:
+        """One pass over the training set; every random number of it is drawn before the first batch."""
+        data, draw = self.dataset, generators["data"]
+        order = torch.randperm(len(data.train_x), generator=draw)
+        labels = data.train_y[order]
+        if self.random_targets:
+            labels = torch.randint(data.classes, (len(order),), generator=generators["targets"])
+        crop = data.crop if self.augment else 0
+        shifts = torch.randint(2 * crop + 1, (2, len(order)), generator=draw) if crop else None
+        flips = torch.rand(len(order), generator=draw) < 0.5 if self.augment and data.flip else None
+        return self._cut(order, labels, shifts, flips)
+
+    def _cut(self, order: Tensor, labels: Tensor, shifts: Tensor | None, flips: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+        for start in range(0, len(order), CHUNK * self.batch_size):
+            span = slice(start, start + CHUNK * self.batch_size)
+            x = self.dataset.train_x[order[span]]
+            if shifts is not None:
+                x = crops(x, rows=shifts[0, span], columns=shifts[1, span], padding=self.dataset.crop)
+            if flips is not None:
+                x[flips[span]] = x[flips[span]].flip(-1)
+            for batch, y in zip(x.split(self.batch_size), labels[span].split(self.batch_size), strict=True):
+                yield self.dataset.normalise(batch.to(self.device), self.dtype), y.to(self.device)
+
+
+def crops(x: Tensor, *, rows: Tensor, columns: Tensor, padding: int) -> Tensor:
+    """x padded with black on every side, then cut back to its size at (row, column) of each sample's own."""
+    _, _, height, width = x.shape
+    windows = F.pad(x, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)  # [n, C, rows, columns, H, W], a view
+    return windows[torch.arange(len(x)), :, rows, columns]

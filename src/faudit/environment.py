@@ -1,0 +1,56 @@
+"""Where a run was made: versions, processor, commit. No host name and no path, so that it can be published.  (no torch)"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+
+def environment() -> dict[str, str | int | None]:
+    """What to know about this machine and this code when numbers are compared."""
+    return {
+        "faudit": installed("faudit"),
+        "commit": commit(),
+        "torch": installed("torch"),
+        "numpy": installed("numpy"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu(),
+        "cores": os.cpu_count(),
+    }
+
+
+def installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The checkout's commit, with ``+`` where files differ from it; None outside a checkout."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        head = _git(root, "rev-parse", "--short=12", "HEAD")
+        return head + ("+" if _git(root, "status", "--porcelain", "--", "src") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+
+def cpu() -> str:
+    """The processor's name as Linux tells it, or else what Python knows."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

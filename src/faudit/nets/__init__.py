@@ -1,0 +1,17 @@
+"""Networks: one file each, all with the face of ``nets.net.Net``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faudit.registry import Registry
+
+if TYPE_CHECKING:
+    from faudit.nets.net import Net
+
+NETS: Registry[type[Net]] = Registry(
+    "net",
+    {
+        "resmlp": "faudit.nets.resmlp:ResMLP",
+    },
+)

@@ -1,0 +1,71 @@
+"""ResMLP: a residual stack of two-layer MLP branches over one linear embedding.
+
+embed: one Linear x → h_0.  Block: f_l(h) = W2·GELU(W1·LN(h)), W1 and W2 both d × d with bias, W2 ~ N(0, w2_std²) with bias 0,
+everything else as PyTorch draws it.  Readout: LayerNorm (or nothing), then a linear head.
+
+Taps are the whole hidden state before each block and after the last. The skip carries h_l unchanged; under BP it also carries
+the gradient, under the local rules (DFA, FA) nothing goes back through it, since the graph is cut at every tap.
+Without the skip (``no_residual``) h_{l+1} = f_l(h_l), which needs w2_std ≈ 0.5 to train at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from faudit.nets.net import Net, Params, linear
+
+
+@dataclass(frozen=True)
+class ResMLP(Net):
+    """The study's residual MLP."""
+
+    depth: int = 4
+    width: int = 256
+    w2_std: float = 0.01
+    no_terminal_norm: bool = False
+    no_residual: bool = False
+
+    @property
+    def blocks(self) -> int:
+        return self.depth
+
+    @property
+    def signals(self) -> int:
+        return self.depth + 1 if self.no_residual else self.depth
+
+    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
+        d = self.width
+        params: dict[str, Tensor] = {}
+        params["embed.weight"], params["embed.bias"] = linear(generator, inputs=prod(self.sample_shape), outputs=d)
+        for l in range(self.depth):
+            block = f"blocks.{l}"
+            params[f"{block}.norm.weight"], params[f"{block}.norm.bias"] = torch.ones(d), torch.zeros(d)
+            params[f"{block}.w1.weight"], params[f"{block}.w1.bias"] = linear(generator, inputs=d, outputs=d)
+            params[f"{block}.w2.weight"] = torch.empty(d, d).normal_(0.0, self.w2_std, generator=generator)
+            params[f"{block}.w2.bias"] = torch.zeros(d)
+        if not self.no_terminal_norm:
+            params["readout.norm.weight"], params["readout.norm.bias"] = torch.ones(d), torch.zeros(d)
+        params["readout.head.weight"], params["readout.head.bias"] = linear(generator, inputs=d, outputs=self.classes)
+        return params
+
+    def embed(self, params: Params, x: Tensor) -> Tensor:
+        return F.linear(x.flatten(1), params["embed.weight"], params["embed.bias"])
+
+    def branch(self, params: Params, block: int, h: Tensor) -> Tensor:
+        name = f"blocks.{block}"
+        z = F.layer_norm(h, (self.width,), params[f"{name}.norm.weight"], params[f"{name}.norm.bias"])
+        z = F.gelu(F.linear(z, params[f"{name}.w1.weight"], params[f"{name}.w1.bias"]))
+        return F.linear(z, params[f"{name}.w2.weight"], params[f"{name}.w2.bias"])
+
+    def join(self, h: Tensor, f: Tensor) -> Tensor:
+        return f if self.no_residual else h + f
+
+    def readout(self, params: Params, h: Tensor) -> Tensor:
+        if not self.no_terminal_norm:
+            h = F.layer_norm(h, (self.width,), params["readout.norm.weight"], params["readout.norm.bias"])
+        return F.linear(h, params["readout.head.weight"], params["readout.head.bias"])

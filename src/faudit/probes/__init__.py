@@ -1,0 +1,20 @@
+"""Probes: one file each, all with the face of ``probes.probe.Probe``; a row is what they return, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faudit.registry import Registry
+
+if TYPE_CHECKING:
+    from faudit.probes.probe import Probe
+
+PROBES: Registry[type[Probe]] = Registry(
+    "probe",
+    {
+        "norms": "faudit.probes.norms:Norms",
+        "gradients": "faudit.probes.gradients:Gradients",
+        "alignment": "faudit.probes.alignment:Alignment",
+        "accuracy": "faudit.probes.accuracy:Accuracy",
+    },
+)

@@ -1,0 +1,73 @@
+"""The probe contract: a network and a batch in, numbers out, and nothing else changed.
+
+Weights, ``.grad``, buffers and every generator are bit-identical with and without a probe. The passes that most probes need are made once
+and shared: a ``Reading`` is a network on a batch, and computes taps, gradients and credits when first asked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from faudit.nets.net import Net, Params, Trace
+from faudit.rules.bp import tap_gradients
+from faudit.rules.rule import Rule, State
+
+
+@dataclass(eq=False)
+class Reading:
+    """A network, the rule that teaches it, and the batch they are measured on."""
+
+    net: Net
+    rule: Rule
+    params: Params
+    state: State
+    x: Tensor
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        # Detached: a probe cannot write a gradient even by mistake.
+        self.params = {name: value.detach() for name, value in self.params.items()}
+
+    @cached_property
+    def trace(self) -> Trace:
+        with torch.no_grad():
+            return self.net.trace(self.params, self.x)
+
+    @cached_property
+    def losses(self) -> Tensor:
+        """Cross-entropy of each sample, [n]."""
+        return F.cross_entropy(self.trace.logits, self.y, reduction="none")
+
+    @cached_property
+    def taps(self) -> list[Tensor]:
+        """h_0 … h_L as they are measured, [n, features]."""
+        return [self.net.tap(h) for h in self.trace.taps]
+
+    @cached_property
+    def gradients(self) -> list[Tensor]:
+        """∂ℓ_i/∂h_l of each sample's own loss at every tap: independent of how many samples are measured together."""
+        gradients = tap_gradients(self.net, self.params, self.trace.taps[0], self.y)
+        return [self.net.tap(gradient) for gradient in gradients]
+
+    @cached_property
+    def credits(self) -> list[Tensor]:
+        """What the rule teaches each block with, one entry per block."""
+        signals = self.rule.credit(self.net, self.params, self.state, self.trace.taps, self.trace.logits, self.y)
+        return [signals[self.net.taught_at(l)] for l in range(self.net.blocks)]
+
+
+class Probe(ABC):
+    """The face of every probe."""
+
+    tier: ClassVar[str] = "cheap"  # every logged epoch; a dearer tier runs at the end or on request
+
+    @abstractmethod
+    def measure(self, reading: Reading) -> dict[str, Any]:
+        """The row entries of this probe."""

@@ -1,0 +1,39 @@
+"""Rows as they come: a bar on a terminal, plain lines otherwise; always on stderr.  (no torch)"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from faudit.rows import Row, growth
+from faudit.tables import share, size, times
+
+
+def shown(rows: Iterator[Row], *, total: int, title: str) -> None:
+    """Drain the rows of a run, showing each."""
+    if sys.stderr.isatty():
+        _bar(rows, total=total, title=title)
+    else:
+        for row in rows:
+            print(f"{title}  epoch {row['epoch']}/{total}  {sentence(row)}", file=sys.stderr, flush=True)
+
+
+def sentence(row: Row) -> str:
+    """What a person wants to see of a row while it runs."""
+    test = f"  test {share(row['test_acc'])}" if row["test_acc"] is not None else ""
+    hidden = row["hidden_norms"]
+    return (
+        f"acc {share(row['acc_eval'])}{test}  loss {size(row['loss_eval'])}  "
+        f"‖h_L‖ {size(hidden[-1])}  growth {times(growth(hidden))}  ‖g_L‖ {size(row['grad_norms'][-1])}"
+    )
+
+
+def _bar(rows: Iterator[Row], *, total: int, title: str) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(title), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[says]}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total, says="")
+        for row in rows:
+            bar.update(task, completed=row["epoch"], says=sentence(row))

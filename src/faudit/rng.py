@@ -1,0 +1,37 @@
+"""Named random generators from one seed, so that drawing from one never shifts another.
+
+``init`` feeds the weights, ``feedback`` the feedback matrices, ``data`` order and augmentation, ``targets`` random
+labels, ``probe`` measurements. Two rules with one seed thus share weights and batches, whatever else they draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+NAMES = ("init", "feedback", "data", "targets", "probe")
+
+
+def generators(seed: int) -> dict[str, torch.Generator]:
+    """One CPU generator a name, each with a seed of its own."""
+    return {name: torch.Generator().manual_seed(derived(seed, name)) for name in NAMES}
+
+
+def derived(seed: int, name: str) -> int:
+    """63 bits of SHA-256 over seed and name."""
+    digest = hashlib.sha256(f"faudit:{seed}:{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def states(named: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
+    """Where every generator stands, as tensors."""
+    return {name: generator.get_state() for name, generator in named.items()}
+
+
+def restore(named: Mapping[str, torch.Generator], saved: Mapping[str, Tensor]) -> None:
+    """Put every generator where it stood."""
+    for name, generator in named.items():
+        generator.set_state(saved[name].to(torch.uint8))

@@ -1,0 +1,36 @@
+"""DFA: direct feedback alignment; every block is taught by a fixed random projection of the output error.
+
+e = softmax(logits) − onehot(y);  a_l = e B_lᵀ, B_l ~ N(0, 1)/√C of shape (d, C), one per block, drawn once.
+The embedding is taught with ã_0, so B_0 serves twice.
+Stores B_l for each block ("B.<l>", L·d·C numbers). Costs one forward pass, and a backward pass inside each block.
+Nøkland, NeurIPS 2016.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from faudit.nets.net import Net, Params
+from faudit.rules.rule import LocalRule, State, output_error
+
+
+@dataclass(frozen=True)
+class DFA(LocalRule):
+    """Direct feedback alignment."""
+
+    def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        return direct_feedback(net, sample, generator)
+
+    def credit(self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
+        error = output_error(logits, y)
+        return [error @ state[f"B.{l}"].T for l in range(net.signals)]
+
+
+def direct_feedback(net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """B_l ~ N(0, 1)/√C of shape (features of tap l, C) for each teaching tap."""
+    scale = net.classes**-0.5
+    widths = net.tap_widths(sample)[: net.signals]
+    return {f"B.{l}": torch.empty(d, net.classes).normal_(0.0, scale, generator=generator) for l, d in enumerate(widths)}

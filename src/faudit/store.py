@@ -1,0 +1,228 @@
+"""A run is one directory; this file knows every path in it and how each is written.  (no torch)
+
+    config.json  env.json       what was asked, and where it ran: written first
+    rows.jsonl                  one row per logged epoch, appended and flushed to disk
+    last.safetensors            the newest checkpoint, replaced whole
+    done.json | failed.json     exactly one of them, written last
+
+Status is which files exist and whether the lock is held. Whoever trains holds ``lock``; the operating system drops it with
+the process, so a killed run is free at once. A file is either whole or absent: it is written beside its name, flushed, then renamed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from faudit.config import RunConfig
+from faudit.errors import ConfigError, StoreError
+from faudit.rows import Row, from_line, to_line
+
+FORMAT = 1  # of the run directory; a reader refuses a larger one
+LOCK_PATIENCE = 2.0  # seconds: somebody asking for the status holds the lock for a moment
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's directory."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "last.safetensors"
+
+    @property
+    def rows_file(self) -> Path:
+        return self.path / "rows.jsonl"
+
+    @property
+    def status(self) -> str:
+        """``done``, ``failed``, ``running``, ``stopped`` (started and not finished, free to resume) or ``new``."""
+        if (self.path / "done.json").exists():
+            return "done"
+        if (self.path / "failed.json").exists():
+            return "failed"
+        if not (self.path / "config.json").exists():
+            return "new"
+        return "running" if self._is_locked() else "stopped"
+
+    def _is_locked(self) -> bool:
+        try:
+            with filelock.FileLock(self.path / "lock", timeout=0):
+                return False
+        except filelock.Timeout:
+            return True
+        except OSError:  # a store we may not write: nobody holds a lock we could not open either
+            return False
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for this process, or say who cannot have it."""
+        with refusals(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(self.path / "lock", timeout=LOCK_PATIENCE)
+        try:
+            with refusals(self.path):
+                lock.acquire()
+        except filelock.Timeout:
+            raise StoreError(
+                f"{self.path} is being trained by another process. Wait for it, or watch it with `faudit show`."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def begin(self, config: RunConfig, environment: Mapping[str, Any]) -> list[str]:
+        """Record what was asked, or check that it is what was asked before. Returns remarks about a changed environment."""
+        for left_over in self.path.glob(".*.tmp"):  # of a process killed between writing and renaming
+            left_over.unlink(missing_ok=True)
+        if not (self.path / "config.json").exists():
+            write_json(self.path / "env.json", environment)
+            write_json(self.path / "config.json", {"format": FORMAT, "run_id": config.run_id, "config": config.to_json()})
+            return []
+        if self.config() != config:
+            raise StoreError(f"{self.path} holds another configuration under the same name. Use another --runs directory.")
+        before = self.environment()
+        if before.get("data_sha256") != environment.get("data_sha256"):
+            raise StoreError(
+                f"the {config.data} files are not those that {self.path} began with (their contents differ). "
+                "Point --data-dir at the same copy, or use another --runs directory."
+            )
+        changed = [name for name in ("faudit", "torch", "cpu") if before.get(name) != environment.get(name)]
+        return [f"{name} was {before.get(name)}, is {environment.get(name)}: the last bits may differ" for name in changed]
+
+    def config(self) -> RunConfig:
+        """What was asked of this run."""
+        path = self.path / "config.json"
+        document = read_json(path)
+        found = document.get("format")
+        if not isinstance(found, int) or found > FORMAT:
+            raise StoreError(
+                f"{path} has format {found!r}, this faudit reads up to {FORMAT}: it was made by a newer version. Upgrade faudit."
+            )
+        values = document.get("config")
+        if not isinstance(values, dict):
+            raise StoreError(f"{path} is damaged: expected an object under 'config', got {type(values).__name__}")
+        try:
+            return RunConfig.parse(values, where=str(path))
+        except ConfigError as error:
+            raise StoreError(f"{path} cannot be read: {'; '.join(str(error).splitlines())}") from None
+
+    def environment(self) -> dict[str, Any]:
+        return read_json(self.path / "env.json")
+
+    def outcome(self) -> dict[str, Any] | None:
+        """What ``done.json`` or ``failed.json`` says; None while there is neither."""
+        for name in ("done.json", "failed.json"):
+            if (self.path / name).exists():
+                return read_json(self.path / name)
+        return None
+
+    def rows(self) -> list[Row]:
+        """Every whole row; a last line cut short by a kill is not a row."""
+        if not self.rows_file.exists():
+            return []
+        with refusals(self.rows_file):
+            data = self.rows_file.read_bytes()
+        lines = data.split(b"\n")[:-1]  # what follows the last newline is torn
+        rows = []
+        for place, line in enumerate(lines, start=1):
+            try:
+                rows.append(from_line(line.decode("utf-8")))
+            except (ValueError, RecursionError) as error:
+                raise StoreError(f"{self.rows_file}, line {place} is damaged: expected a row of JSON, got {error}") from None
+        return rows
+
+    def append(self, row: Row) -> None:
+        """Add one row and wait until it is on disk."""
+        with refusals(self.rows_file), open(self.rows_file, "ab") as file:
+            file.write(to_line(row).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def keep_rows(self, until: int) -> None:
+        """Drop rows of epochs later than the checkpoint's, and a torn last line: the run writes them again."""
+        rows = [row for row in self.rows() if row["epoch"] <= until]
+        write_whole(self.rows_file, "".join(to_line(row) for row in rows).encode())
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        write_json(self.path / "done.json", summary)
+
+    def fail(self, reason: Mapping[str, Any]) -> None:
+        write_json(self.path / "failed.json", reason)
+
+
+def runs_in(store: Path) -> list[Run]:
+    """Every run of a store, by name."""
+    if not store.is_dir():
+        raise StoreError(f"no run store at {store}: expected a directory of runs. Make one with `faudit train --runs {store}`.")
+    return [Run(path) for path in sorted(store.iterdir()) if (path / "config.json").exists()]
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    write_whole(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        with refusals(path):
+            document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged: expected JSON, got {error}") from None
+    if not isinstance(document, dict):
+        raise StoreError(f"{path} is damaged: expected a JSON object, got {type(document).__name__}")
+    return document
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file by rename, so that a reader, or a kill at any moment, sees the old one or the new one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with refusals(path):
+        try:
+            with open(beside, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the rename itself, too
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def refusals(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal into one line that says what to do."""
+    advice = {
+        errno.ENOSPC: "Free some space and run the same command again: the run goes on from its last checkpoint.",
+        errno.EACCES: "Give yourself permission, or choose another --runs directory.",
+        errno.EPERM: "Give yourself permission, or choose another --runs directory.",
+        errno.EROFS: "Choose a --runs directory on a disk that can be written.",
+        errno.ENOTDIR: "Choose a --runs directory that is not a file.",
+        errno.EEXIST: "Choose a --runs directory that is not a file.",
+    }
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, filelock.Timeout):
+            raise
+        what = advice.get(error.errno or 0, "Check the path, then run the same command again.")
+        raise StoreError(f"cannot use {path}: {error.strerror or error}. {what}") from error

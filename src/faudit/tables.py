@@ -1,0 +1,124 @@
+"""Runs as tables for a person: one line each, or one run in full.  (no torch)"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.table import Table
+
+from faudit.config import SETTINGS, default, key
+from faudit.errors import StoreError
+from faudit.rows import Row, growth
+from faudit.store import Run
+
+
+def overview(run: Run) -> dict[str, Any]:
+    """What ``faudit train --json`` and ``faudit show --json`` say of a run; null where a number is not there yet."""
+    config, rows, status = run.config(), run.rows(), run.status
+    last: Row = rows[-1] if rows else {}
+    hidden = last.get("hidden_norms") or [None]
+    grown = [grown for row in rows if (grown := growth(row["hidden_norms"])) is not None]
+    outcome = (run.outcome() or {}) if status in ("done", "failed") else {}
+    return {
+        "run": str(run.path),
+        "run_id": config.run_id,
+        "status": status,
+        "reason": outcome.get("reason"),
+        "epochs": last.get("epoch"),
+        "epochs_asked": config.epochs,
+        "test_acc": next((row["test_acc"] for row in reversed(rows) if row["test_acc"] is not None), None),
+        "acc_eval": finite(last.get("acc_eval")),
+        "loss_eval": finite(last.get("loss_eval")),
+        "hidden_norm": finite(hidden[-1]),
+        "grad_norm": finite((last.get("grad_norms") or [None])[-1]),
+        "growth": growth(hidden) if rows else None,
+        "growth_max": max(grown) if grown else None,
+        "gamma": last.get("gamma"),
+        "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
+        "weights_sha256": outcome.get("weights_sha256"),
+        "config": config.to_json(),
+    }
+
+
+def finite(value: Any) -> Any:
+    """A number that overflowed as the word strict JSON can hold."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def runs_table(runs: list[Run]) -> tuple[Table, list[str]]:
+    """One line a run; a run that cannot be read is named in the second list and left out."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("run", no_wrap=True)
+    for column in ("status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"):
+        table.add_column(column, justify="left" if column in ("status", "Γ per block") else "right", no_wrap=True)
+    damaged = []
+    for run in runs:
+        try:
+            entry = overview(run)
+        except StoreError as error:
+            damaged.append(str(error))
+            continue
+        table.add_row(*line(entry))
+    return table, damaged
+
+
+def line(entry: dict[str, Any]) -> list[str]:
+    """A run's cells."""
+    return [
+        entry["run_id"],
+        entry["status"],
+        f"{entry['epochs'] if entry['epochs'] is not None else '–'}/{entry['epochs_asked']}",
+        share(entry["test_acc"]),
+        share(entry["acc_eval"]),
+        size(entry["hidden_norm"]),
+        times(entry["growth"]),
+        size(entry["grad_norm"]),
+        gammas(entry["gamma"]),
+    ]
+
+
+def run_table(run: Run) -> Table:
+    """Every row of one run."""
+    table = Table(box=None, header_style="bold", pad_edge=False, title=run.name, title_justify="left")
+    for column in ("epoch", "train loss", "loss", "acc", "test acc", "‖h_0‖", "‖h_L‖", "growth", "‖g_L‖", "Γ per block", "s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in run.rows():
+        table.add_row(
+            str(row["epoch"]),
+            size(row["train_loss"]),
+            size(row["loss_eval"]),
+            share(row["acc_eval"]),
+            share(row["test_acc"]),
+            size(row["hidden_norms"][0]),
+            size(row["hidden_norms"][-1]),
+            times(growth(row["hidden_norms"])),
+            size(row["grad_norms"][-1]),
+            gammas(row["gamma"]),
+            f"{row['seconds'] + row['probe_seconds']:.2f}",
+        )
+    return table
+
+
+def settings_line(run: Run) -> str:
+    """The settings of a run that differ from their defaults."""
+    config = run.config()
+    changed = {key(name): getattr(config, name) for name in SETTINGS if getattr(config, name) != default(name)}
+    return " ".join(f"{name}={value}" for name, value in changed.items()) or "all settings at their defaults"
+
+
+def share(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "–"
+
+
+def size(value: Any) -> str:
+    """Three digits of a number of any size; a dash where it was not measured or has no value."""
+    return "–" if value is None else f"{float(value):.3g}"
+
+
+def times(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}×"
+
+
+def gammas(values: list[float | None] | None) -> str:
+    return " ".join("  –  " if value is None else f"{float(value):+.2f}" for value in values or [])

@@ -1,0 +1,49 @@
+"""Pure maths over per-sample vectors, in float64 and with "undefined" where a number has no value.
+
+``None`` is undefined (or not measured); a non-finite float is a number that overflowed. The two are never mixed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def norms(vectors: Tensor) -> Tensor:
+    """L2 norm of each sample, [n, …] → float64 [n].
+
+    In float64, since the square of a float32 overflows from 2e19 on and vanishes below 1e-23.
+    """
+    return torch.linalg.vector_norm(vectors.flatten(1), dim=1, dtype=torch.float64)
+
+
+def cosines(a: Tensor, b: Tensor) -> Tensor:
+    """cos(a_i, b_i) of each sample, float64 [n]; NaN where either vector is zero or not finite.
+
+    Each vector is divided by its own norm first: no clamp, so the cosine of two vectors of size 1e-30 is right.
+    """
+    a, b = a.flatten(1).double(), b.flatten(1).double()
+    a = a / torch.linalg.vector_norm(a, dim=1, keepdim=True)
+    b = b / torch.linalg.vector_norm(b, dim=1, keepdim=True)
+    return (a * b).sum(dim=1)
+
+
+def mean_defined(values: Tensor) -> tuple[float | None, int]:
+    """Mean over the samples that are defined (not NaN), or None where none is; and how many are not."""
+    defined = values[~values.isnan()]
+    undefined = len(values) - len(defined)
+    return (float(defined.mean()) if len(defined) else None), undefined
+
+
+def median(values: Tensor) -> float:
+    """The median, halfway between the two middle values of an even count; NaN if any value is."""
+    ordered = values.double().sort().values
+    if bool(ordered.isnan().any()):
+        return math.nan
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return float(ordered[half])
+    low, high = float(ordered[half - 1]), float(ordered[half])
+    return low if low == high else 0.5 * low + 0.5 * high

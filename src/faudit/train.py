@@ -1,0 +1,265 @@
+"""The loop: train one configuration in one run directory, top to bottom, whatever the rule.
+
+Per epoch two things are written, in this order: the row, then the checkpoint. On resume, rows later than the checkpoint are dropped and
+made again, from the same weights, generators and data position: a killed run ends as it would have ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from faudit import checkpoint
+from faudit.checkpoint import Progress
+from faudit.config import RunConfig
+from faudit.data import DATASETS
+from faudit.data.batches import Batches
+from faudit.data.dataset import Dataset
+from faudit.environment import environment
+from faudit.errors import ConfigError, StoreError
+from faudit.nets import NETS
+from faudit.nets.net import Net
+from faudit.probes import PROBES
+from faudit.probes.probe import Reading
+from faudit.rng import generators
+from faudit.rows import Row, growth, overflow
+from faudit.rules import RULES
+from faudit.rules.rule import Rule
+from faudit.store import Run
+
+TEST_EVERY = 10  # epochs between two passes over the full test set
+TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
+
+
+def train(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | None = None) -> Run:
+    """Train a configuration to its end, or finish what an earlier call began; a finished run is returned as it is."""
+    run = Run(Path(runs) / config.run_id)
+    for _ in fit(config, run, data_dir=Path(data_dir) if data_dir else None):
+        pass
+    return run
+
+
+def fit(config: RunConfig, run: Run, *, data_dir: Path | None = None) -> Iterator[Row]:
+    """The same, yielding each row once it is on disk, so that the caller can show it."""
+    if run.status in ("done", "failed"):
+        return
+    job = prepare(config, DATASETS[config.data](data_dir))
+    with run.locked(), threads(config.threads):
+        if run.status in ("done", "failed"):  # by another process, while we loaded the data
+            return
+        run.begin(config, {**environment(), "data_sha256": job.dataset.fingerprint()})
+        started = time.perf_counter()
+        for epoch in range(resume(run, job) + 1, config.epochs + 1):
+            train_loss = one_epoch(job, epoch) if epoch else None
+            diverged = train_loss is not None and not math.isfinite(train_loss)
+            if epoch % config.log_every == 0 or epoch == config.epochs or diverged:
+                row = measure(job, epoch, train_loss=train_loss, seconds=time.perf_counter() - started)
+                run.append(row)
+                yield row
+                started = time.perf_counter()
+                if overflow(row):
+                    run.fail(failure(job, row))
+                    return
+            checkpoint.save(run, job.progress, epoch)
+        run.finish(summary(run, job))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A configuration turned into its parts."""
+
+    config: RunConfig
+    dataset: Dataset
+    net: Net
+    rule: Rule
+    batches: Batches
+    progress: Progress
+
+
+def prepare(config: RunConfig, dataset: Dataset) -> Job:
+    """Net, rule, weights, feedback and optimizer as they are before the first step; nothing is written."""
+    net, rule = build_net(config, dataset), build_rule(config)
+    dtype, device = getattr(torch, config.dtype), usable(config.device)
+    named = generators(config.seed)
+    params = {name: value.to(device, dtype).requires_grad_() for name, value in net.init(named["init"]).items()}
+    sample = dataset.normalise(dataset.train_x[:2])
+    state = {name: value.to(device, dtype) for name, value in rule.init(net, sample, named["feedback"]).items()}
+    batches = Batches(
+        dataset,
+        batch_size=config.batch_size,
+        augment=not config.no_augment,
+        random_targets=config.random_targets,
+        dtype=dtype,
+        device=device,
+    )
+    return Job(config, dataset, net, rule, batches, Progress(params, state, build_optimizer(config, params), named))
+
+
+def build_net(config: RunConfig, dataset: Dataset) -> Net:
+    kind = NETS[config.net]
+    settings = config.settings_of("net", {entry.name for entry in fields(kind)}, member=f"net {config.net}")
+    return kind(dataset.sample_shape, dataset.classes, **settings)
+
+
+def build_rule(config: RunConfig) -> Rule:
+    kind = RULES[config.rule]
+    return kind(**config.settings_of("rule", {entry.name for entry in fields(kind)}, member=f"rule {config.rule}"))
+
+
+def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+    """One optimizer over every parameter; one that gets no gradient (a frozen block) is left alone, decay included."""
+    reads = {"adamw": set[str](), "sgd": {"momentum"}}[config.optimizer]
+    settings = config.settings_of("optimizer", reads, member=f"optimizer {config.optimizer}")
+    kind = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[config.optimizer]
+    optimizer: torch.optim.Optimizer = kind(
+        list(params.values()), lr=config.lr, weight_decay=config.weight_decay, fused=True, **settings
+    )
+    return optimizer
+
+
+def usable(device: str) -> torch.device:
+    """The device, if this machine has it."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"device: expected one that this machine has, got {device!r} without CUDA. Use --device cpu.")
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError(f"device: expected one that this machine has, got {device!r} without MPS. Use --device cpu.")
+    return torch.device(device)
+
+
+def learning_rate(config: RunConfig, epoch: int) -> float:
+    """Cosine schedule, stepped per epoch: epoch 1 trains at lr, the one after the last would train at 0."""
+    return 0.5 * config.lr * (1.0 + math.cos(math.pi * (epoch - 1) / config.epochs))
+
+
+def one_epoch(job: Job, epoch: int) -> float:
+    """One pass over the training set; returns the mean cross-entropy of the samples as they were met."""
+    params, optimizer = job.progress.params, job.progress.optimizer
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(job.config, epoch)
+    total = torch.zeros((), dtype=torch.float64, device=job.batches.device)
+    for x, y in job.batches.epoch(job.progress.generators):
+        step = job.rule.step(job.net, params, job.progress.state, x, y)
+        for name, gradient in step.grads.items():
+            params[name].grad = gradient
+        optimizer.step()
+        total += step.loss * len(x)
+    return float(total) / len(job.dataset.train_x)
+
+
+def measure(job: Job, epoch: int, *, train_loss: float | None, seconds: float) -> Row:
+    """One row: every cheap probe on the evaluation buffer, and now and then the full test set.
+
+    ``seconds`` is what training took since the row before (checkpoints included), ``probe_seconds`` what this row took.
+    """
+    started = time.perf_counter()
+    row: Row = {"epoch": epoch}
+    reading = read(job)
+    for name in PROBES:
+        row.update(PROBES[name]().measure(reading))
+    due = epoch % TEST_EVERY == 0 or epoch == job.config.epochs
+    row["test_acc"] = test_accuracy(job) if due else None
+    row["train_loss"] = train_loss
+    row["seconds"] = round(seconds, 4)
+    row["probe_seconds"] = round(time.perf_counter() - started, 4)
+    return row
+
+
+def read(job: Job) -> Reading:
+    """The network as it stands, on the evaluation buffer: a fixed choice of test samples, the same for every seed."""
+    data, batches = job.dataset, job.batches
+    order = torch.randperm(len(data.test_x), generator=torch.Generator().manual_seed(0))
+    chosen = order[: job.config.eval_size].sort().values
+    x = data.normalise(data.test_x[chosen].to(batches.device), batches.dtype)
+    progress = job.progress
+    return Reading(job.net, job.rule, progress.params, progress.state, x, data.test_y[chosen].to(batches.device))
+
+
+@torch.no_grad()
+def test_accuracy(job: Job) -> float:
+    """Share of the full test set that is classified right."""
+    data, batches = job.dataset, job.batches
+    right = 0
+    for x, y in zip(data.test_x.split(TEST_CHUNK), data.test_y.split(TEST_CHUNK), strict=True):
+        logits = job.net.forward(job.progress.params, data.normalise(x.to(batches.device), batches.dtype))
+        right += int((logits.argmax(dim=1) == y.to(batches.device)).sum())
+    return right / len(data.test_x)
+
+
+def resume(run: Run, job: Job) -> int:
+    """The last epoch that is done, −1 for none, with the job put where it was then."""
+    if not run.checkpoint.exists():
+        run.keep_rows(until=-1)
+        return -1
+    epoch = checkpoint.restore(run, job.progress)
+    run.keep_rows(until=epoch)
+    there = {row["epoch"] for row in run.rows()}
+    missing = [due for due in range(0, epoch + 1, job.config.log_every) if due not in there]
+    if missing:
+        raise StoreError(
+            f"{run.rows_file} lacks the row of epoch {missing[0]} though the checkpoint stands at epoch {epoch}. "
+            f"Put the file back, or delete {run.path} to train the run again."
+        )
+    return epoch
+
+
+def failure(job: Job, row: Row) -> dict[str, Any]:
+    """Where a run diverged: the epoch, the first entry that overflowed, and the first tap that holds such a number."""
+    found = overflow(row)
+    assert found is not None, "only a row that overflowed fails a run"
+    reading = read(job)
+    taps = [tap for tap, h in enumerate(reading.taps) if not bool(h.isfinite().all())]
+    if not taps:  # the states are fine: a gradient on its way back is not, so the last tap comes first
+        taps = [tap for tap, g in enumerate(reading.gradients) if not bool(g.isfinite().all())][::-1]
+    tap = taps[0] if taps else found[1]
+    place = f"at tap {tap}" if tap is not None else "in the training loss"
+    reason = f"diverged: {found[0]} overflowed {place} after epoch {row['epoch']}"
+    return {"reason": reason, "epoch": row["epoch"], "entry": found[0], "tap": tap}
+
+
+def summary(run: Run, job: Job) -> dict[str, Any]:
+    """What ``done.json`` says of a finished run."""
+    rows = run.rows()
+    last = rows[-1]
+    grown = [grown for row in rows if (grown := growth(row["hidden_norms"])) is not None]
+    return {
+        "epochs": last["epoch"],
+        "test_acc": last["test_acc"],
+        "acc_eval": last["acc_eval"],
+        "loss_eval": last["loss_eval"],
+        "hidden_norm": last["hidden_norms"][-1],
+        "grad_norm": last["grad_norms"][-1],
+        "growth": growth(last["hidden_norms"]),
+        "growth_max": max(grown) if grown else None,
+        "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
+        "weights_sha256": fingerprint(job.progress.params),
+    }
+
+
+def fingerprint(params: Mapping[str, Tensor]) -> str:
+    """SHA-256 over every weight by name: equal for two runs only if they are equal to the last bit."""
+    digest = hashlib.sha256()
+    for name in sorted(params):
+        value = params[name].detach().cpu().contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with so many CPU threads inside, and as before outside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
