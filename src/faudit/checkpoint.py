@@ -48,7 +48,9 @@ def restore(run: Run, progress: Progress) -> int:
     expected = _tensors(progress)
     if expected.keys() != tensors.keys():
         odd = sorted(expected.keys() ^ tensors.keys())
-        raise _damaged(run.checkpoint, f"expected the tensors of this run's configuration, got a difference in {odd[0]}")
+        raise _damaged(
+            run.checkpoint, f"expected the tensors of this run's configuration, got a difference in {odd[0]}"
+        )
     for name, value in expected.items():
         if tensors[name].shape != value.shape or tensors[name].dtype != value.dtype:
             came = f"{tensors[name].dtype} {list(tensors[name].shape)}"
@@ -72,7 +74,9 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     if not isinstance(header, dict) or not isinstance(header.get("format"), int):
         raise _damaged(path, "expected faudit's header, got none")
     if header["format"] > FORMAT:
-        raise CheckpointError(f"{path} has format {header['format']}, this faudit reads up to {FORMAT}. Upgrade faudit.")
+        raise CheckpointError(
+            f"{path} has format {header['format']}, this faudit reads up to {FORMAT}. Upgrade faudit."
+        )
     if header.get("crc32") != _crc(tensors):
         raise _damaged(path, "its contents do not match its checksum")
     return tensors, header
@@ -84,7 +88,9 @@ def weights(run: Run) -> dict[str, Tensor]:
 
 
 def _damaged(path: Path, problem: str) -> CheckpointError:
-    return CheckpointError(f"the checkpoint {path} is damaged: {problem}. Delete that file to train the run again from epoch 0.")
+    return CheckpointError(
+        f"the checkpoint {path} is damaged: {problem}. Delete that file to train the run again from epoch 0."
+    )
 
 
 def _tensors(progress: Progress) -> dict[str, Tensor]:
@@ -112,5 +118,7 @@ def _restore_optimizer(progress: Progress, tensors: Mapping[str, Tensor]) -> Non
 def _crc(tensors: Mapping[str, Tensor]) -> int:
     total = 0
     for name in sorted(tensors):
-        total = zlib.crc32(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data, zlib.crc32(name.encode(), total))
+        total = zlib.crc32(
+            tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data, zlib.crc32(name.encode(), total)
+        )
     return total

@@ -1,7 +1,7 @@
 """The command line: each verb parses, calls one function, prints.
 
-stdout is for results, stderr for progress. Exit codes: 0 done, 1 a run diverged, 2 an error of the kind that one line explains,
-130 interrupted. torch is imported by the verbs that compute and by no other.
+stdout is for results, stderr for progress. Exit codes: 0 done, 1 a run diverged, 2 an error of the kind that one line
+explains, 130 interrupted. torch is imported by the verbs that compute and by no other.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # ‖h‖ and Γ must not crash a terminal that is set to ASCII
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    warnings.showwarning = lambda message, *_: print(f"faudit: warning: {message}", file=sys.stderr)
     try:
         args = parsed(parser(), argv)
         return int(args.run(args))
@@ -64,12 +66,17 @@ def parsed(top: Parser, argv: Sequence[str] | None) -> argparse.Namespace:
     args, rest = top.parse_known_args(words)
     if rest:
         flags = [flag for action in args.own._actions for flag in action.option_strings if flag.startswith("--")]
-        raise ConfigError("\n".join(unknown("flag" if word.startswith("-") else "argument", word, flags) for word in rest))
+        raise ConfigError(
+            "\n".join(unknown("flag" if word.startswith("-") else "argument", word, flags) for word in rest)
+        )
     return args
 
 
 def parser() -> Parser:
-    top = Parser(prog="faudit", description="Train with backprop and its alternatives; measure whether the credit signal still means anything.")
+    top = Parser(
+        prog="faudit",
+        description="Train with backprop and its alternatives; measure whether the credit signal still means anything.",
+    )
     top.add_argument("--version", action="version", version=f"faudit {__version__}")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND", parser_class=Parser)
 
@@ -79,7 +86,9 @@ def parser() -> Parser:
         return own
 
     train = verb("train", run_train, "one run, or its resume; a finished run is not run again")
-    train.add_argument("--config", type=Path, metavar="FILE", help="TOML, keys spelled like these flags; flags given here override it")
+    train.add_argument(
+        "--config", type=Path, metavar="FILE", help="TOML, keys spelled like these flags; flags given here override it"
+    )
     for name in KEYS:
         add_setting(train, name)
     add_store(train)
@@ -104,7 +113,9 @@ def parser() -> Parser:
 
     bench = verb("bench", run_bench, "side-by-side speed in one run, as ratios")
     bench.add_argument("what", choices=["train"], metavar="train")
-    bench.add_argument("--data-dir", type=Path, metavar="DIR", help="a real CIFAR-10; without it, noise of the same shape")
+    bench.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="a real CIFAR-10; without it, noise of the same shape"
+    )
     bench.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default: 2)")
     bench.add_argument("--repeats", type=int, default=3, metavar="N", help="epochs timed of each (default: 3)")
     bench.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -119,7 +130,11 @@ def add_setting(own: Parser, name: str) -> None:
     if about["parse"] is switch:
         own.add_argument(f"--{name}", action="store_true", default=None, help=about["help"])
     else:
-        own.add_argument(f"--{name}", metavar=name.upper().replace("-", "_"), help=f"{about['help']} (default: {default(attribute(name))})")
+        own.add_argument(
+            f"--{name}",
+            metavar=name.upper().replace("-", "_"),
+            help=f"{about['help']} (default: {default(attribute(name))})",
+        )
 
 
 def add_store(own: Parser) -> None:
@@ -244,7 +259,7 @@ def run_demo(args: argparse.Namespace) -> int:
 def run_bench(args: argparse.Namespace) -> int:
     from faudit.bench import lines, train_speed
 
-    result = train_speed(data_dir=args.data_dir, threads=args.threads, repeats=args.repeats)
+    result = train_speed(data_dir=args.data_dir, threads_used=args.threads, repeats=args.repeats)
     if args.json:
         print_json(result)
     else:

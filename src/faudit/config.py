@@ -1,7 +1,7 @@
 """What to do, whole and validated: everything that affects a result is here, and its hash names the run.
 
-Keys are spelled like the command line's flags (``batch-size``) in TOML, in JSON and in messages; the attribute is the same
-word with underscores. Importing this file imports no torch.
+Keys are spelled like the command line's flags (``batch-size``) in TOML, in JSON and in messages; the attribute is the
+same word with underscores. Importing this file imports no torch.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def device(value: Any) -> str:
 
 
 def setting(default: Any, parse: Parser, text: str, *, of: str = "run") -> Any:
-    """A config field; ``of`` says which family reads it: a net's, a rule's or an optimizer's own setting is refused elsewhere."""
+    """A config field; ``of`` says whose it is: a net's, rule's or optimizer's own is refused where it is not read."""
     return field(default=default, metadata={"parse": parse, "help": text, "of": of})
 
 
@@ -123,7 +123,9 @@ class RunConfig:
     log_every: int = setting(1, whole(1, 1_000_000), "epochs between two rows (the last epoch always has one)")
     eval_size: int = setting(1024, whole(1, 10_000_000), "test samples in the evaluation buffer (all where fewer)")
     dtype: str = setting("float32", one_of(("float32", "float64")), "floating-point type of the net")
-    threads: int = setting(1, whole(1, 1024), "CPU threads; part of the run's identity because it decides the last bits")
+    threads: int = setting(
+        1, whole(1, 1024), "CPU threads; part of the run's identity because it decides the last bits"
+    )
     device: str = setting("cpu", device, "cpu, mps, cuda or cuda:N")
 
     def __post_init__(self) -> None:
@@ -158,7 +160,9 @@ class RunConfig:
         try:
             values = tomllib.loads(path.read_bytes().decode("utf-8"))
         except OSError as error:
-            raise ConfigError(f"cannot read the config {path}: {error.strerror}. Give --config an existing file.") from None
+            raise ConfigError(
+                f"cannot read the config {path}: {error.strerror}. Give --config an existing file."
+            ) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ConfigError(f"{path} is not TOML: {error}. Write one `key = value` a line.") from None
         return cls.parse({**values, **(overrides or {})}, where=str(path))
@@ -188,7 +192,9 @@ class RunConfig:
         if stray:
             names = ", ".join(key(name) for name in stray)
             reads = ", ".join(key(name) for name in own if name in wanted) or "none of them"
-            raise ConfigError(f"{member} does not read {names}: leave it out, since it would change nothing (it reads {reads})")
+            raise ConfigError(
+                f"{member} does not read {names}: leave it out, since it would change nothing (it reads {reads})"
+            )
         return {name: getattr(self, name) for name in own if name in wanted}
 
 

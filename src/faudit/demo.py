@@ -1,7 +1,8 @@
 """The demo: six ways to train one network on the digits that faudit ships, side by side.
 
-BP learns; DFA's stream explodes behind the terminal LayerNorm and does worse than blocks that never trained; a penalty on the branches
-holds the stream back. Each run takes seconds and is a run like any other: killed, it resumes; finished, it is not run again.
+BP learns; DFA's stream explodes behind the terminal LayerNorm and does worse than blocks that never trained; a
+penalty on the branches holds the stream back. Each run takes seconds and is a run like any other: killed, it resumes;
+finished, it is not run again.
 """
 
 from __future__ import annotations

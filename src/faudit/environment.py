@@ -1,4 +1,4 @@
-"""Where a run was made: versions, processor, commit. No host name and no path, so that it can be published.  (no torch)"""
+"""Where a run was made: versions, processor, commit; no host name and no path, so it can be published.  (no torch)"""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def commit() -> str | None:
 
 
 def _git(root: Path, *words: str) -> str:
-    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True
+    ).stdout.strip()
 
 
 def cpu() -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from faudit.rows import Row, growth
 from faudit.tables import share, size, times
@@ -32,8 +33,48 @@ def _bar(rows: Iterator[Row], *, total: int, title: str) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(title), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[says]}"))
+    columns = (
+        TextColumn(title),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[says]}"),
+    )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=total, says="")
         for row in rows:
             bar.update(task, completed=row["epoch"], says=sentence(row))
+
+
+@contextmanager
+def downloads() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show how far each file of a download is: ``(name, bytes so far, bytes in all or None)``."""
+    if not sys.stderr.isatty():
+        yield _finished_lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+    tasks: dict[str, TaskID] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+
+        def tell(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done, total=total)
+
+        yield tell
+
+
+def _finished_lines() -> Callable[[str, int, int | None], None]:
+    """One line at every tenth of a file: a log wants no more."""
+    told: dict[str, int] = {}
+
+    def tell(name: str, done: int, total: int | None) -> None:
+        tenth = 10 * done // total if total else done >> 24
+        if tenth > told.get(name, -1):
+            told[name] = tenth
+            print(f"{name}  {done:,} of {f'{total:,}' if total else '?'} bytes", file=sys.stderr, flush=True)
+
+    return tell

@@ -1,6 +1,7 @@
 """What one row of ``rows.jsonl`` holds, and how its numbers become strict JSON and come back.  (no torch)
 
-``null`` is a number that is undefined or was not measured; ``"inf"``, ``"-inf"`` and ``"nan"`` are numbers that overflowed.
+``null`` is a number that is undefined or was not measured; ``"inf"``, ``"-inf"`` and ``"nan"`` are numbers that
+overflowed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 Row = dict[str, Any]
@@ -33,7 +35,7 @@ def growth(hidden_norms: Sequence[float]) -> float | None:
     """max_l ‖h_{l+1}‖ / ‖h_l‖, the largest growth of one block; None where a tap is zero or not finite."""
     if len(hidden_norms) < 2 or not all(math.isfinite(norm) for norm in hidden_norms) or 0.0 in hidden_norms[:-1]:
         return None
-    return max(after / before for before, after in zip(hidden_norms[:-1], hidden_norms[1:], strict=True))
+    return max(after / before for before, after in pairwise(hidden_norms))
 
 
 def overflow(row: Row) -> tuple[str, int | None] | None:

@@ -5,8 +5,9 @@
     last.safetensors            the newest checkpoint, replaced whole
     done.json | failed.json     exactly one of them, written last
 
-Status is which files exist and whether the lock is held. Whoever trains holds ``lock``; the operating system drops it with
-the process, so a killed run is free at once. A file is either whole or absent: it is written beside its name, flushed, then renamed.
+Status is which files exist and whether the lock is held. Whoever trains holds ``lock``; the operating system drops it
+with the process, so a killed run is free at once. A file is either whole or absent: it is written beside its name,
+flushed, then renamed.
 """
 
 from __future__ import annotations
@@ -87,15 +88,19 @@ class Run:
             lock.release()
 
     def begin(self, config: RunConfig, environment: Mapping[str, Any]) -> list[str]:
-        """Record what was asked, or check that it is what was asked before. Returns remarks about a changed environment."""
+        """Record what was asked, or check that it is what was asked before; remarks on a changed environment."""
         for left_over in self.path.glob(".*.tmp"):  # of a process killed between writing and renaming
             left_over.unlink(missing_ok=True)
         if not (self.path / "config.json").exists():
             write_json(self.path / "env.json", environment)
-            write_json(self.path / "config.json", {"format": FORMAT, "run_id": config.run_id, "config": config.to_json()})
+            write_json(
+                self.path / "config.json", {"format": FORMAT, "run_id": config.run_id, "config": config.to_json()}
+            )
             return []
         if self.config() != config:
-            raise StoreError(f"{self.path} holds another configuration under the same name. Use another --runs directory.")
+            raise StoreError(
+                f"{self.path} holds another configuration under the same name. Use another --runs directory."
+            )
         before = self.environment()
         if before.get("data_sha256") != environment.get("data_sha256"):
             raise StoreError(
@@ -103,7 +108,9 @@ class Run:
                 "Point --data-dir at the same copy, or use another --runs directory."
             )
         changed = [name for name in ("faudit", "torch", "cpu") if before.get(name) != environment.get(name)]
-        return [f"{name} was {before.get(name)}, is {environment.get(name)}: the last bits may differ" for name in changed]
+        return [
+            f"{name} was {before.get(name)}, is {environment.get(name)}: the last bits may differ" for name in changed
+        ]
 
     def config(self) -> RunConfig:
         """What was asked of this run."""
@@ -112,7 +119,8 @@ class Run:
         found = document.get("format")
         if not isinstance(found, int) or found > FORMAT:
             raise StoreError(
-                f"{path} has format {found!r}, this faudit reads up to {FORMAT}: it was made by a newer version. Upgrade faudit."
+                f"{path} has format {found!r}, this faudit reads up to {FORMAT}: "
+                "it was made by a newer version. Upgrade faudit."
             )
         values = document.get("config")
         if not isinstance(values, dict):
@@ -144,7 +152,9 @@ class Run:
             try:
                 rows.append(from_line(line.decode("utf-8")))
             except (ValueError, RecursionError) as error:
-                raise StoreError(f"{self.rows_file}, line {place} is damaged: expected a row of JSON, got {error}") from None
+                raise StoreError(
+                    f"{self.rows_file}, line {place} is damaged: expected a row of JSON, got {error}"
+                ) from None
         return rows
 
     def append(self, row: Row) -> None:
@@ -169,7 +179,9 @@ class Run:
 def runs_in(store: Path) -> list[Run]:
     """Every run of a store, by name."""
     if not store.is_dir():
-        raise StoreError(f"no run store at {store}: expected a directory of runs. Make one with `faudit train --runs {store}`.")
+        raise StoreError(
+            f"no run store at {store}: expected a directory of runs. Make one with `faudit train --runs {store}`."
+        )
     return [Run(path) for path in sorted(store.iterdir()) if (path / "config.json").exists()]
 
 

@@ -81,7 +81,19 @@ def line(entry: dict[str, Any]) -> list[str]:
 def run_table(run: Run) -> Table:
     """Every row of one run."""
     table = Table(box=None, header_style="bold", pad_edge=False, title=run.name, title_justify="left")
-    for column in ("epoch", "train loss", "loss", "acc", "test acc", "‖h_0‖", "‖h_L‖", "growth", "‖g_L‖", "Γ per block", "s"):
+    for column in (
+        "epoch",
+        "train loss",
+        "loss",
+        "acc",
+        "test acc",
+        "‖h_0‖",
+        "‖h_L‖",
+        "growth",
+        "‖g_L‖",
+        "Γ per block",
+        "s",
+    ):
         table.add_column(column, justify="right", no_wrap=True)
     for row in run.rows():
         table.add_row(

@@ -16,7 +16,8 @@ def norms(vectors: Tensor) -> Tensor:
 
     In float64, since the square of a float32 overflows from 2e19 on and vanishes below 1e-23.
     """
-    return torch.linalg.vector_norm(vectors.flatten(1), dim=1, dtype=torch.float64)
+    sizes: Tensor = torch.linalg.vector_norm(vectors.flatten(1), dim=1, dtype=torch.float64)
+    return sizes
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """The loop: train one configuration in one run directory, top to bottom, whatever the rule.
 
-Per epoch two things are written, in this order: the row, then the checkpoint. On resume, rows later than the checkpoint are dropped and
-made again, from the same weights, generators and data position: a killed run ends as it would have ended.
+Per epoch two things are written, in this order: the row, then the checkpoint. On resume, rows later than the
+checkpoint are dropped and made again, from the same weights, generators and data position: a killed run ends as it
+would have ended.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -56,7 +58,8 @@ def fit(config: RunConfig, run: Run, *, data_dir: Path | None = None) -> Iterato
     with run.locked(), threads(config.threads):
         if run.status in ("done", "failed"):  # by another process, while we loaded the data
             return
-        run.begin(config, {**environment(), "data_sha256": job.dataset.fingerprint()})
+        for remark in run.begin(config, {**environment(), "data_sha256": job.dataset.fingerprint()}):
+            warnings.warn(f"{run.name} is resumed elsewhere: {remark}", stacklevel=2)
         started = time.perf_counter()
         for epoch in range(resume(run, job) + 1, config.epochs + 1):
             train_loss = one_epoch(job, epoch) if epoch else None
@@ -188,7 +191,7 @@ def test_accuracy(job: Job) -> float:
     """Share of the full test set that is classified right."""
     data, batches = job.dataset, job.batches
     right = 0
-    for x, y in zip(data.test_x.split(TEST_CHUNK), data.test_y.split(TEST_CHUNK), strict=True):
+    for x, y in zip(torch.split(data.test_x, TEST_CHUNK), torch.split(data.test_y, TEST_CHUNK), strict=True):
         logits = job.net.forward(job.progress.params, data.normalise(x.to(batches.device), batches.dtype))
         right += int((logits.argmax(dim=1) == y.to(batches.device)).sum())
     return right / len(data.test_x)

@@ -1,7 +1,7 @@
 """Minibatches: order and augmentation drawn for a whole epoch at once, from the run's own generators.
 
-An epoch's order, crops and flips come from the ``data`` generator, random targets from ``targets``; both are checkpointed, so
-a resumed run sees the batches it would have seen.
+An epoch's order, crops and flips come from the ``data`` generator, random targets from ``targets``; both are
+checkpointed, so a resumed run sees the batches it would have seen.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Batches:
         flips = torch.rand(len(order), generator=draw) < 0.5 if self.augment and data.flip else None
         return self._cut(order, labels, shifts, flips)
 
-    def _cut(self, order: Tensor, labels: Tensor, shifts: Tensor | None, flips: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+    def _cut(
+        self, order: Tensor, labels: Tensor, shifts: Tensor | None, flips: Tensor | None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         for start in range(0, len(order), CHUNK * self.batch_size):
             span = slice(start, start + CHUNK * self.batch_size)
             x = self.dataset.train_x[order[span]]
@@ -57,7 +59,9 @@ class Batches:
                 x = crops(x, rows=shifts[0, span], columns=shifts[1, span], padding=self.dataset.crop)
             if flips is not None:
                 x[flips[span]] = x[flips[span]].flip(-1)
-            for batch, y in zip(x.split(self.batch_size), labels[span].split(self.batch_size), strict=True):
+            for batch, y in zip(
+                torch.split(x, self.batch_size), torch.split(labels[span], self.batch_size), strict=True
+            ):
                 yield self.dataset.normalise(batch.to(self.device), self.dtype), y.to(self.device)
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 import numpy as np
 import torch
@@ -35,7 +34,6 @@ MAX_FILE = 1 << 28
 MAX_ARCHIVE = 3 << 27  # unpacked; the official ones hold 186 MB
 MAX_MEMBERS = 1000
 MAX_STEPS = 2_000_000  # CIFAR-100's training file takes some 300,000
-ADVICE = "Get the official files again."
 
 
 @dataclass(frozen=True)
@@ -90,20 +88,15 @@ def load(layout: Layout, data_dir: Path | None) -> Dataset:
     """A dataset of this layout from its archive or its folder."""
     place = locate(layout.name, data_dir)[0]
     read = read_archive(place, layout).pop if os.path.isfile(place) else partial(read_file, place)
-    train_x, train_y = read_split(layout, read, place=place, names=layout.train, rows=layout.train_rows)
-    test_x, test_y = read_split(layout, read, place=place, names=layout.test, rows=layout.test_rows)
-    return Dataset(
-        layout.name,
-        train_x,
-        train_y,
-        test_x,
-        test_y,
-        classes=layout.classes,
-        mean=layout.mean,
-        std=layout.std,
-        crop=4,
-        flip=True,
-    )
+    train = read_split(layout, read, place=place, names=layout.train, rows=layout.train_rows)
+    test = read_split(layout, read, place=place, names=layout.test, rows=layout.test_rows)
+    norm = layout.mean, layout.std
+    return Dataset(layout.name, *train, *test, layout.classes, *norm, crop=4, flip=True)
+
+
+def damaged(what: str, *, expected: object, got: object, where: object) -> DataError:
+    """The error of a file that is not what it should be."""
+    return DataError(f"{what}: expected {expected}, got {got} ({where}). Get the official files again.")
 
 
 def read_split(
@@ -122,26 +115,23 @@ def read_split(
         filled = upto
         del pixels  # frees the file before the next is read: less memory, and its pages are used again
     if filled != rows:
-        raise DataError(
-            f"{layout.name} of another size: expected {rows} images in {', '.join(names)}, got {filled} ({place}). {ADVICE}"
-        )
+        raise damaged(f"another number of images in {', '.join(names)}", expected=rows, got=filled, where=place)
     return x.view(rows, 3, 32, 32), y
 
 
 def read_batch(data: bytes, where: str, *, layout: Layout) -> tuple[NDArray[np.uint8], list[int]]:
     """The [N, 3072] pixels and the N labels of one file."""
     content = Reader(data, where).load()
-    rows = content.get("data")
+    rows, labels = content.get("data"), content.get(layout.labels)
     if not isinstance(rows, Rows) or rows.pixels is None:
-        raise DataError(f"no images: expected an array as 'data', got {type(rows).__name__} ({where}). {ADVICE}")
-    labels = content.get(layout.labels)
+        raise damaged("no images", expected="an array as 'data'", got=type(rows).__name__, where=where)
     if not isinstance(labels, list) or len(labels) != len(rows.pixels):
-        got = f"{len(labels)}" if isinstance(labels, list) else type(labels).__name__
-        raise DataError(f"no labels: expected {len(rows.pixels)} as {layout.labels!r}, got {got} ({where}). {ADVICE}")
+        got = len(labels) if isinstance(labels, list) else type(labels).__name__
+        raise damaged("labels that do not pair", expected=f"{len(rows.pixels)} {layout.labels}", got=got, where=where)
     for label in labels:
         if type(label) is not int or not 0 <= label < layout.classes:
-            got = str(label) if type(label) is int else type(label).__name__
-            raise DataError(f"a bad label: expected 0..{layout.classes - 1}, got {got} ({where}). {ADVICE}")
+            got = label if type(label) is int else type(label).__name__
+            raise damaged("a label out of range", expected=f"0..{layout.classes - 1}", got=got, where=where)
     return rows.pixels, labels
 
 
@@ -151,81 +141,65 @@ def read_file(folder: Path, name: str) -> bytes:
     try:
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            refuse_oversize(size, str(path))
+            refuse_oversize(size, path)
             return stream.read(size)
     except OSError as error:
-        raise DataError(
-            f"cannot read {name}: expected a file, got {error.strerror or error} ({path}). {ADVICE}"
-        ) from error
+        raise damaged(f"cannot read {name}", expected="a file", got=error.strerror or error, where=path) from error
 
 
-def refuse_oversize(size: int, where: str) -> None:
+def refuse_oversize(size: int, where: object) -> None:
     """No file of these datasets is larger; what is, is not read into memory."""
     if size > MAX_FILE:
-        raise DataError(f"a file too large: expected at most {MAX_FILE} bytes, got {size} ({where}). {ADVICE}")
+        raise damaged("a file too large", expected=f"at most {MAX_FILE} bytes", got=size, where=where)
 
 
 def read_archive(path: Path, layout: Layout) -> dict[str, bytes]:
     """The wanted files of a tar.gz by name, all in memory: nothing is ever written to disk."""
-    wanted = layout.train + layout.test
     found: dict[str, bytes] = {}
     try:
-        with gzip.open(path) as stream:
-            bounded = Bounded(stream, str(path))
-            with tarfile.open(fileobj=bounded, mode="r|", bufsize=1 << 20) as archive:
+        with Bounded(path) as stream:
+            with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as archive:
                 for count, member in enumerate(archive):
-                    if count >= MAX_MEMBERS:
-                        raise DataError(f"too many members: expected at most {MAX_MEMBERS} ({path}). {ADVICE}")
-                    name = wanted_name(member, layout, where=str(path))
-                    if name is None:
-                        continue
-                    if name in found:
-                        raise DataError(f"a member twice: expected one {member.name} ({path}). {ADVICE}")
-                    content = archive.extractfile(member)
-                    found[name] = b"" if content is None else content.read()
-            while bounded.read(1 << 20):  # gzip compares its checksum at the end
+                    name = wanted_name(member, layout, where=path)
+                    if count >= MAX_MEMBERS or name in found:
+                        each = f"each file once and at most {MAX_MEMBERS} members"
+                        raise damaged("a member too many", expected=each, got=repr(member.name), where=path)
+                    if name is not None and (content := archive.extractfile(member)) is not None:
+                        found[name] = content.read()
+            while stream.read(1 << 20):  # gzip compares its checksum at the end
                 pass
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
-        raise DataError(f"a damaged archive: expected a tar.gz, got {error} ({path}). {ADVICE}") from error
-    missing = [name for name in wanted if name not in found]
+        raise damaged("a damaged archive", expected="a whole tar.gz", got=error, where=path) from error
+    missing = [name for name in layout.train + layout.test if name not in found]
     if missing:
-        raise DataError(f"members missing: expected {layout.folder}/ with {', '.join(missing)} ({path}). {ADVICE}")
+        raise damaged(f"no {', '.join(missing)}", expected=f"all in {layout.folder}/", got=sorted(found), where=path)
     return found
 
 
-def wanted_name(member: tarfile.TarInfo, layout: Layout, *, where: str) -> str | None:
+def wanted_name(member: tarfile.TarInfo, layout: Layout, *, where: Path) -> str | None:
     """Which wanted file a member is, if any; what only pretends to be one is refused."""
     path = PurePosixPath(member.name)  # drops a leading ./
     if path.name not in layout.train + layout.test:
         return None
+    inside = f"{layout.folder}/{path.name}"
     if path.is_absolute() or ".." in path.parts:
-        raise DataError(
-            f"a member outside the archive: expected {layout.folder}/{path.name}, got {member.name!r} ({where}). {ADVICE}"
-        )
-    if str(path.parent) != layout.folder:
+        raise damaged("a member outside the archive", expected=inside, got=repr(member.name), where=where)
+    if str(path) != inside:
         return None
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-        raise DataError(f"a link or device as a member: expected {member.name} to be a plain file ({where}). {ADVICE}")
-    refuse_oversize(member.size, f"{member.name} in {where}")
+        raise damaged(f"{inside} is not a file", expected="a plain file", got="a link or device", where=where)
+    refuse_oversize(member.size, f"{inside} in {where}")
     return path.name
 
 
-class Bounded:
-    """A stream that ends in an error past ``MAX_ARCHIVE`` bytes: a small gzip can hold a thousand times its size."""
+class Bounded(gzip.GzipFile):
+    """A gzip that ends in an error past ``MAX_ARCHIVE`` bytes: a small one can hold a thousand times its size."""
 
-    def __init__(self, stream: IO[bytes], where: str) -> None:
-        self.stream = stream
-        self.where = where
-        self.left = MAX_ARCHIVE
-
-    def read(self, size: int) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         """At most ``size`` further bytes."""
-        data = self.stream.read(size)
-        self.left -= len(data)
-        if self.left < 0:
-            raise DataError(
-                f"an archive too large: expected at most {MAX_ARCHIVE} bytes inside ({self.where}). {ADVICE}"
-            )
+        data = super().read(size)
+        if self.tell() > MAX_ARCHIVE:
+            raise damaged("an archive too large", expected=f"at most {MAX_ARCHIVE} bytes", got="more", where=self.name)
         return data
 
 
@@ -283,16 +257,14 @@ class Reader:
                 raise self.refuse(f"at most {MAX_STEPS} steps", "more")
             result = self.stack.pop()
         except (IndexError, KeyError, UnicodeError, MemoryError) as error:  # stack, memo, text, size
-            raise self.refuse("a whole file", f"{type(error).__name__}") from error
+            raise self.refuse("a whole file", f"a damaged one ({type(error).__name__})") from error
         if not isinstance(result, dict):
             raise self.refuse("a dictionary", type(result).__name__)
         return result
 
     def refuse(self, expected: str, got: str) -> DataError:
         """The error that says where in the file the machine stopped."""
-        return DataError(
-            f"a pickle not to be read: expected {expected}, got {got} ({self.where}, byte {self.at}). {ADVICE}"
-        )
+        return damaged("a pickle not to be read", expected=expected, got=got, where=f"{self.where}, byte {self.at}")
 
     def take(self, count: int) -> memoryview:
         """The next bytes of the file."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from faudit.data.dataset import Dataset
-
 Progress = Callable[[str, int, int | None], None]  # file name, bytes done, bytes in all where the server says so
 
+TORONTO = "https://www.cs.toronto.edu/~kriz/"
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
 MAX_DOWNLOAD = 1 << 30  # no dataset here is a fifth of it; a server that never ends must not fill the disk
@@ -55,57 +54,32 @@ class Source:
     folders: tuple[str, ...]
 
 
-def idx_files(base: str, *, md5: tuple[str, str, str, str]) -> tuple[File, ...]:
-    """The four IDX files of an MNIST-like dataset: training images, training labels, test images, test labels."""
+def idx_source(base: str, md5: str, *, folders: tuple[str, ...]) -> Source:
+    """An MNIST-like dataset: training images, training labels, test images, test labels, and their checksums."""
     stems = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-    return tuple(File(f"{base}{stem}-ubyte.gz", sum_, f"{stem}-ubyte") for stem, sum_ in zip(stems, md5, strict=True))
+    pairs = zip(stems, md5.split(), strict=True)
+    return Source(tuple(File(f"{base}{stem}-ubyte.gz", digest, f"{stem}-ubyte") for stem, digest in pairs), folders)
 
 
 # MNIST and Fashion-MNIST use the same four names: a folder of their own goes before files that lie loose.
 SOURCES: dict[str, Source] = {
     "cifar10": Source(
-        (
-            File(
-                "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-                "c58f30108f718f92721af3b95e74349a",
-                "cifar-10-batches-py",
-            ),
-        ),
-        ("",),
+        (File(f"{TORONTO}cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"),), ("",)
     ),
     "cifar100": Source(
-        (
-            File(
-                "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-                "eb9058c3a382ffc7106e4002c42a8d85",
-                "cifar-100-python",
-            ),
-        ),
-        ("",),
+        (File(f"{TORONTO}cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"),), ("",)
     ),
-    "mnist": Source(
-        idx_files(
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            md5=(
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "d53e105ee54ea40749a09fcbcd1e9432",
-                "9fb629c4189551a2d022fa330f9573f3",
-                "ec29112dd5afa0611ce80d1b7f02629c",
-            ),
-        ),
-        ("mnist", "MNIST/raw", ""),
+    "mnist": idx_source(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873 d53e105ee54ea40749a09fcbcd1e9432 "
+        "9fb629c4189551a2d022fa330f9573f3 ec29112dd5afa0611ce80d1b7f02629c",
+        folders=("mnist", "MNIST/raw", ""),
     ),
-    "fashion-mnist": Source(
-        idx_files(
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-            md5=(
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "25c81989df183df01b3e8a0aad5dffbe",
-                "bef4ecab320f06d8554ea6380940ec79",
-                "bb300cfdad3c16e7a12a480ee83cd310",
-            ),
-        ),
-        ("fashion-mnist", "FashionMNIST/raw", ""),
+    "fashion-mnist": idx_source(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d 25c81989df183df01b3e8a0aad5dffbe "
+        "bef4ecab320f06d8554ea6380940ec79 bb300cfdad3c16e7a12a480ee83cd310",
+        folders=("fashion-mnist", "FashionMNIST/raw", ""),
     ),
 }
 
@@ -118,9 +92,9 @@ def locate(name: str, data_dir: Path | None) -> list[Path]:
             f"{name} does not ship with faudit: expected its files in --data-dir DIR; get them with {command}."
         )
     source = SOURCES[name]
-    if len(source.files) == 1 and is_source(data_dir, source.files[0]):
+    if len(source.files) == 1 and (os.path.isfile(data_dir) or is_unpacked(data_dir, source.files[0])):
         return [data_dir]
-    looked = []
+    looked: list[str] = []
     for folder in (data_dir / part for part in source.folders):
         found = {file.name: path for file in source.files if (path := look(folder, file)) is not None}
         if len(found) == len(source.files):
@@ -131,14 +105,10 @@ def locate(name: str, data_dir: Path | None) -> list[Path]:
     raise DataError(f"{name} was not found: expected {names} (looked in {'; '.join(looked)}). Get them with {command}.")
 
 
-def is_source(path: Path, file: File) -> bool:
-    """Whether the path given as data folder is the archive, or the folder unpacked from it."""
-    return os.path.isfile(path) or (is_unpacked(path, file) and os.path.isdir(path))
-
-
 def is_unpacked(path: Path, file: File) -> bool:
-    """Whether the path, seen from anywhere (as "." too), has the name that unpacking gives."""
-    return os.path.basename(os.path.realpath(path)) == file.unpacked
+    """Whether the path has the name that unpacking gives, be it written "." or behind a link."""
+    names = os.path.basename(os.path.abspath(path)), os.path.basename(os.path.realpath(path))
+    return file.unpacked in names and os.path.exists(path)
 
 
 def look(folder: Path, file: File) -> Path | None:
@@ -155,10 +125,10 @@ def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progre
     ``url`` is another address for them: of the folder that holds them, or of the file where there is but one (a
     folder's ends in "/"). Whatever the address, the official checksum decides; only then does a file get its name.
     """
-    if name not in SOURCES:
-        if name in DATASETS:
-            return []
+    if name not in DATASETS:
         raise ConfigError(unknown("dataset", name, DATASETS))
+    if name not in SOURCES:
+        return []
     source = SOURCES[name]
     folder = data_dir / source.folders[0]
     single = len(source.files) == 1
@@ -169,12 +139,7 @@ def address(file: File, url: str | None, *, single: bool) -> str:
     """The http address of a file; ``single`` says that the dataset has no other."""
     if url is None:
         return file.url
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 80) > 0
-    except ValueError:  # a port that is no number, a bracket that does not close
-        usable = False
-    if not usable or not url.isascii() or any(letter <= " " for letter in url):
+    if not re.fullmatch("https?://[!-~]+", url):
         raise DataError(f"not an address to fetch from: expected http://… or https://…, got {url!r}. Correct --url.")
     return url if single and not url.endswith("/") else f"{url.rstrip('/')}/{file.name}"
 
@@ -204,7 +169,7 @@ def download(url: str, part: Path, *, file: File, progress: Progress) -> None:
     """The bytes behind an address, on disk, of the promised length and the official checksum; or a DataError."""
     digest = hashlib.md5(usedforsecurity=False)
     done = 0
-    with closing(connect(url)) as response, open(part, "wb") as out:
+    with connect(url) as response, open(part, "wb") as out:
         total = response.length
         for chunk in chunks(response, url, total=total):
             out.write(chunk)
@@ -212,10 +177,7 @@ def download(url: str, part: Path, *, file: File, progress: Progress) -> None:
             done += len(chunk)
             progress(file.name, done, total)
         if digest.hexdigest() != file.md5:
-            raise DataError(
-                f"wrong checksum: expected md5 {file.md5}, got {digest.hexdigest()} over {done} bytes ({url}). "
-                "Nothing was kept; try again, or give another address with --url."
-            )
+            raise failed(url, expected=f"md5 {file.md5}", got=f"{digest.hexdigest()} over {done} bytes")
         out.flush()
         os.fsync(out.fileno())
 
@@ -227,22 +189,27 @@ def connect(url: str) -> HTTPResponse:
     from http.client import HTTPException
 
     opener = web.OpenerDirector()  # build_opener would add file:, ftp: and data:
-    for handler in (web.ProxyHandler, web.HTTPHandler, web.HTTPSHandler, web.UnknownHandler):
-        opener.add_handler(handler())
-    for answer in (web.HTTPRedirectHandler, web.HTTPDefaultErrorHandler, web.HTTPErrorProcessor):
-        opener.add_handler(answer())
-    advice = "Check the connection and try again, or give another address with --url."
+    for handler in (web.ProxyHandler(), web.HTTPHandler(), web.HTTPSHandler(), web.UnknownHandler()):
+        opener.add_handler(handler)
+    for answer in (web.HTTPRedirectHandler(), web.HTTPDefaultErrorHandler(), web.HTTPErrorProcessor()):
+        opener.add_handler(answer)
     try:
         response: HTTPResponse = opener.open(web.Request(url, headers={"User-Agent": "faudit"}), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        raise DataError(
-            f"cannot fetch: expected HTTP 200, got {error.code} {error.reason} ({url}). {advice}"
-        ) from error
-    except (OSError, HTTPException) as error:
+        raise failed(url, expected="HTTP 200", got=f"{error.code} {error.reason}") from error
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: an address, here or redirected to, of no sense
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise DataError(f"cannot fetch: expected an answer, got {one_line(cause)} ({url}). {advice}") from error
+        raise failed(url, expected="an answer", got=one_line(cause)) from error
     return response
+
+
+def failed(url: str, *, expected: str, got: str) -> DataError:
+    """The error of a download, whatever went wrong with it."""
+    return DataError(
+        f"cannot fetch: expected {expected}, got {got} ({url}). Nothing of it was kept: check the connection and try "
+        "again, or give another address with --url."
+    )
 
 
 def chunks(response: HTTPResponse, url: str, *, total: int | None) -> Iterator[bytes]:
@@ -250,24 +217,19 @@ def chunks(response: HTTPResponse, url: str, *, total: int | None) -> Iterator[b
     from http.client import HTTPException
 
     done = 0
+    expected = "all of the file" if total is None else f"{total} bytes"
     while done <= MAX_DOWNLOAD:
         try:
             chunk = response.read(CHUNK)
         except (OSError, HTTPException) as error:
-            raise cut(url, one_line(error), done=done, total=total) from error
+            raise failed(url, expected=expected, got=f"{done} bytes, then {one_line(error)}") from error
         if not chunk:
             if total is not None and done != total:
-                raise cut(url, "the connection was closed", done=done, total=total)
+                raise failed(url, expected=expected, got=f"{done} bytes, then a closed connection")
             return
         done += len(chunk)
         yield chunk
-    raise DataError(f"the download does not end: expected at most {MAX_DOWNLOAD} bytes ({url}). Check the address.")
-
-
-def cut(url: str, cause: str, *, done: int, total: int | None) -> DataError:
-    """The error of a download that ended early."""
-    expected = "all" if total is None else total
-    return DataError(f"the download was cut: expected {expected} bytes, got {done}: {cause} ({url}). Try again.")
+    raise failed(url, expected=f"at most {MAX_DOWNLOAD} bytes", got="more")
 
 
 @contextmanager
@@ -301,18 +263,14 @@ def md5_of(path: Path) -> str:
 
 def check(name: str, data_dir: Path | None) -> list[str]:
     """Load a dataset whole and say what it holds and whether its files are the official ones."""
-    dataset = DATASETS[name](data_dir)
-    return [*contents(dataset), *origin(name, data_dir)]
-
-
-def contents(dataset: Dataset) -> list[str]:
-    """What a loaded dataset holds."""
-    train, test = balance(dataset.train_y, dataset.classes), balance(dataset.test_y, dataset.classes)
+    data = DATASETS[name](data_dir)
     return [
-        f"{dataset.name}: {len(dataset.train_y):,} training and {len(dataset.test_y):,} test samples "
-        f"of shape {list(dataset.sample_shape)} in {dataset.classes} classes",
-        f"samples per class: {train} for training, {test} for test",
-        f"fingerprint: sha256 {dataset.fingerprint()}",
+        f"{name}: {len(data.train_y):,} training and {len(data.test_y):,} test samples "
+        f"of shape {list(data.sample_shape)} in {data.classes} classes",
+        f"samples per class: {balance(data.train_y, data.classes)} for training, "
+        f"{balance(data.test_y, data.classes)} for test",
+        f"fingerprint: sha256 {data.fingerprint()}",
+        *origin(name, data_dir),
     ]
 
 
@@ -327,18 +285,16 @@ def origin(name: str, data_dir: Path | None) -> list[str]:
     """Whether the files just read are the official ones, as far as a checksum can tell."""
     if name not in SOURCES:
         return ["files: ship with faudit"]
-    lines, same = [], 0
+    lines = []
     for file, path in zip(SOURCES[name].files, locate(name, data_dir), strict=True):
         if is_unpacked(path, file):
-            lines.append(f"{path}: unpacked, so there is no archive checksum to compare with the official one")
+            lines.append(f"files: {path} is unpacked: it has no archive checksum to compare with the official one")
             continue
         with disk_errors(path):
             found = md5_of(path)
-        if found == file.md5:
-            same += 1
-        else:
+        if found != file.md5:
             lines.append(
                 "warning: differs from the official files: results are comparable only with runs on the same copy "
                 f"({path}: expected md5 {file.md5}, got {found})"
             )
-    return [f"files: {same} of {len(SOURCES[name].files)} match the official checksum", *lines]
+    return lines or ["files: match the official checksums"]

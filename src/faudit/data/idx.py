@@ -76,7 +76,7 @@ def read_idx(stream: IO[bytes], where: str, *, shape: tuple[int, ...]) -> Tensor
         raise DataError(f"damaged gzip: expected a whole file, got {error} ({where}). {ADVICE}") from error
 
 
-def parse(stream: IO[bytes], where: str, *, shape: tuple[int, ...]) -> Tensor:
+def parse(stream: IO[bytes] | gzip.GzipFile, where: str, *, shape: tuple[int, ...]) -> Tensor:
     """The array of an unzipped IDX stream; memory follows the bytes that come, never what the header claims."""
     magic = bytes((0, 0, 8, 1 + len(shape)))  # two zeros, unsigned bytes, the number of dimensions
     header = stream.read(len(magic) + 4 * (1 + len(shape)))
@@ -102,7 +102,7 @@ def parse(stream: IO[bytes], where: str, *, shape: tuple[int, ...]) -> Tensor:
     return torch.frombuffer(payload, dtype=torch.uint8).view(count, *shape)
 
 
-def read_at_most(stream: IO[bytes], limit: int) -> bytearray:
+def read_at_most(stream: IO[bytes] | gzip.GzipFile, limit: int) -> bytearray:
     """The rest of a stream up to a limit, in pieces: one read of ``limit`` bytes would allocate them at once."""
     payload = bytearray()
     while len(payload) < limit and (chunk := stream.read(min(CHUNK, limit - len(payload)))):

@@ -2,9 +2,9 @@
 
 h_0 = embed(x);  h_{l+1} = join(h_l, f_l(h_l)), f_l = branch l;  logits = readout(h_L).  Taps are h_0 … h_L.
 
-A net is a frozen value that holds sizes, never weights: the weights are a dict of tensors by name, so the same function serves
-float32 and float64, one seed or many stacked, eager or compiled. A name starts with its part: ``embed.``, ``blocks.<l>.``
-or ``readout.``.
+A net is a frozen value that holds sizes, never weights: the weights are a dict of tensors by name, so the same
+function serves float32 and float64, one seed or many stacked, eager or compiled. A name starts with its part:
+``embed.``, ``blocks.<l>.`` or ``readout.``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import final
 
 import torch
@@ -76,7 +76,7 @@ class Net(ABC):
 
     @final
     def taught_at(self, block: int) -> int:
-        """The tap whose signal teaches block l, and whose gradient that signal is held against; the embedding's is 0."""
+        """The tap whose signal teaches block l and whose gradient that signal is held against; the embedding's is 0."""
         return block + self.signals - self.blocks
 
     def tap(self, h: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class Net(ABC):
         return Trace(embedded, taps, branches, self.readout(params, h))
 
 
-@lru_cache(maxsize=None)
+@cache
 def part(name: str) -> str:
     """The part a parameter belongs to: "embed", "readout" or "blocks.<l>"."""
     words = name.split(".")

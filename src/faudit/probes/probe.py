@@ -1,7 +1,8 @@
 """The probe contract: a network and a batch in, numbers out, and nothing else changed.
 
-Weights, ``.grad``, buffers and every generator are bit-identical with and without a probe. The passes that most probes need are made once
-and shared: a ``Reading`` is a network on a batch, and computes taps, gradients and credits when first asked.
+Weights, ``.grad``, buffers and every generator are bit-identical with and without a probe. The passes that most
+probes need are made once and shared: a ``Reading`` is a network on a batch, and computes taps, gradients and credits
+when first asked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """BP: backpropagation, the reference every other rule is held against.
 
 objective = cross-entropy (mean over the batch) + penalty, differentiated end to end; no clipping.
-Credit of block l: the gradient of each sample's loss at the tap that teaches it (h_l, the block's input, where there is a skip).
-Stores nothing. Costs one forward and one backward pass. Rumelhart, Hinton & Williams, Nature 323, 1986.
+Credit of block l: the gradient of each sample's loss at the tap that teaches it (h_l, the block's input, where there
+is a skip). Stores nothing. Costs one forward and one backward pass. Rumelhart, Hinton & Williams, Nature 323, 1986.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class BP(Rule):
         loss = F.cross_entropy(trace.logits, y)
         return Objective(loss + branch_penalty(trace, self.penalty), loss, trace.logits)
 
-    def credit(self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
+    def credit(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
+    ) -> list[Tensor]:
         return [net.tap(gradient) for gradient in tap_gradients(net, params, taps[0], y)[: net.signals]]
 
 

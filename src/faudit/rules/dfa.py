@@ -24,7 +24,9 @@ class DFA(LocalRule):
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         return direct_feedback(net, sample, generator)
 
-    def credit(self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
+    def credit(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
+    ) -> list[Tensor]:
         error = output_error(logits, y)
         return [error @ state[f"B.{l}"].T for l in range(net.signals)]
 
@@ -33,4 +35,6 @@ def direct_feedback(net: Net, sample: Tensor, generator: torch.Generator) -> dic
     """B_l ~ N(0, 1)/√C of shape (features of tap l, C) for each teaching tap."""
     scale = net.classes**-0.5
     widths = net.tap_widths(sample)[: net.signals]
-    return {f"B.{l}": torch.empty(d, net.classes).normal_(0.0, scale, generator=generator) for l, d in enumerate(widths)}
+    return {
+        f"B.{l}": torch.empty(d, net.classes).normal_(0.0, scale, generator=generator) for l, d in enumerate(widths)
+    }

@@ -1,15 +1,17 @@
 """FA, block-level: the error travels back from block to block through fixed random matrices.
 
-c_{L−1} = ∂(mean loss)/∂h_L, exact;  c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d of shape (d, d), no skip term. The embedding is taught with c_0.
-Because the gradient is of the *mean* loss it is small, and falls as the stream grows; once it is below ε = credit_eps per
-feature the normalisation fades out and growth slows by itself. That makes ε decisive here, unlike in DFA.
-Stores B_l ("B.<l>", (L−1)·d² numbers). Costs DFA's passes plus the readout's backward pass twice.
-After Lillicrap et al., Nature Communications 7, 2016, whose rule replaces every weight's transpose and is another rule.
+c_{L−1} = ∂(mean loss)/∂h_L, exact;  c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d of shape (d, d), no skip term. The embedding
+is taught with c_0. Because the gradient is of the *mean* loss it is small, and falls as the stream grows; once it is
+below ε = credit_eps per feature the normalisation fades out and growth slows by itself. That makes ε decisive here,
+unlike in DFA. Stores B_l ("B.<l>", (L−1)·d² numbers). Costs DFA's passes plus the readout's backward pass twice.
+After Lillicrap et al., Nature Communications 7, 2016, whose rule replaces every weight's transpose and is another
+rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -27,10 +29,12 @@ class FA(LocalRule):
         widths = net.tap_widths(sample)[: net.signals]
         return {
             f"B.{l}": torch.empty(d, wide).normal_(0.0, wide**-0.5, generator=generator)
-            for l, (d, wide) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+            for l, (d, wide) in enumerate(pairwise(widths))
         }
 
-    def credit(self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
+    def credit(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
+    ) -> list[Tensor]:
         with torch.enable_grad():
             h_last = taps[-1].detach().requires_grad_()
             loss = F.cross_entropy(net.readout(params, h_last), y)

@@ -1,10 +1,10 @@
 """Frozen blocks: the blocks stay as they were drawn; embedding and readout train.
 
-The baseline of the depth-utility test, in two versions that must be told apart: the embedding is taught by DFA (ã_0, as in ``dfa.py``),
-or by BP through the frozen blocks. The readout gets the true cross-entropy in both. A frozen block is taught nothing, so its
-credit is zero and its Γ undefined; the entry at tap 0 is the embedding's signal.
-The penalty reaches the embedding under BP only: under DFA the graph is cut between the embedding and the branches.
-Stores what DFA stores, or nothing.
+The baseline of the depth-utility test, in two versions that must be told apart: the embedding is taught by DFA (ã_0,
+as in ``dfa.py``), or by BP through the frozen blocks. The readout gets the true cross-entropy in both. A frozen block
+is taught nothing, so its credit is zero and its Γ undefined; the entry at tap 0 is the embedding's signal. The
+penalty reaches the embedding under BP only: under DFA the graph is cut between the embedding and the branches. Stores
+what DFA stores, or nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class FrozenDFA(DFA):
     def trains(self, name: str) -> bool:
         return outside_blocks(name)
 
-    def credit(self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
+    def credit(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
+    ) -> list[Tensor]:
         return only_first(super().credit(net, params, state, taps, logits, y))
 
 
@@ -48,5 +50,7 @@ class FrozenBP(BP):
     def trains(self, name: str) -> bool:
         return outside_blocks(name)
 
-    def credit(self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
+    def credit(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
+    ) -> list[Tensor]:
         return only_first(super().credit(net, params, state, taps, logits, y))

@@ -1,15 +1,17 @@
 """The rule contract, and the objective that every block-local rule shares.
 
-A rule turns a batch into a pseudo-gradient for each parameter. It is a frozen value whose fields are its hyper-parameters; what it
-must remember (feedback matrices) is a dict of named tensors, its state, which the checkpoint saves like any weight.
+A rule turns a batch into a pseudo-gradient for each parameter. It is a frozen value whose fields are its
+hyper-parameters; what it must remember (feedback matrices) is a dict of named tensors, its state, which the
+checkpoint saves like any weight.
 
 A block-local rule gives each block l a credit a_l and teaches it with
 
     loss_l = mean over the batch of Σ_i f_l(h_l)_i · ã_{l,i},   ã_l = a_l / (RMS(a_l) + ε) per sample,
 
-with h_l cut from the graph, so autograd is exact inside a block and silent between blocks. The embedding is taught with ã_0, the
-readout with the true cross-entropy. All parts are taken at the same weights, so their sum is one objective and one
-``autograd.grad`` gives every part's gradient: the same numbers as one optimizer and one pass per part.
+with h_l cut from the graph, so autograd is exact inside a block and silent between blocks. The embedding is taught
+with ã_0, the readout with the true cross-entropy. All parts are taken at the same weights, so their sum is one
+objective and one ``autograd.grad`` gives every part's gradient: the same numbers as one optimizer and one pass per
+part.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Rule(ABC):
     penalty: float = 0.0
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Feedback weights for this net, float32, drawn from the generator alone; ``sample`` is one normalised batch."""
+        """Feedback weights for this net, float32, drawn from the generator alone; ``sample`` is a normalised batch."""
         return {}
 
     def trains(self, name: str) -> bool:
@@ -65,10 +67,14 @@ class Rule(ABC):
         """The scalar to differentiate, as a pure function of parameters, state and batch."""
 
     @abstractmethod
-    def credit(self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
-        """The signal at each of the net's teaching taps, before normalisation, [n, features]; zeros where nothing is taught.
+    def credit(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
+    ) -> list[Tensor]:
+        """The signal at each of the net's teaching taps, before normalisation, [n, features]; zeros where nothing is
+        taught.
 
-        Block l is taught with the entry ``net.taught_at(l)``, the embedding with entry 0. This is what Γ, ρ and nudging judge.
+        Block l is taught with the entry ``net.taught_at(l)``, the embedding with entry 0. This is what Γ, ρ and
+        nudging judge.
         """
 
     def clipped(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -80,12 +86,14 @@ class Rule(ABC):
         objective = self.objective(net, params, state, x, y)
         trained = {name: value for name, value in params.items() if self.trains(name)}
         grads = torch.autograd.grad(objective.value, list(trained.values()))
-        return Step(objective.loss.detach(), objective.logits.detach(), self.clipped(dict(zip(trained, grads, strict=True))))
+        return Step(
+            objective.loss.detach(), objective.logits.detach(), self.clipped(dict(zip(trained, grads, strict=True)))
+        )
 
 
 @dataclass(frozen=True)
 class LocalRule(Rule):
-    """What DFA, FA and kin share: the local objective and the clipping of each block on its own. A rule adds its credit."""
+    """What DFA, FA and kin share: the local objective, and the clipping of each block. A rule adds its credit."""
 
     clip: float = 1.0
     credit_eps: float = 1e-6
@@ -130,13 +138,15 @@ def branch_penalty(trace: Trace, penalty: float) -> Tensor | float:
 
 
 def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
-    """Scale each block's gradient, on its own, to norm ≤ largest, as ``clip_grad_norm_`` does; embed and readout stay."""
+    """Scale each block's gradient on its own to norm ≤ largest, as ``clip_grad_norm_`` does; embed and readout stay."""
     names = [name for name in grads if part(name) not in ("embed", "readout")]
     if not names:
         return grads
     tensors, blocks = [grads[name] for name in names], sorted({part(name) for name in names})
     owner = torch.tensor([blocks.index(part(name)) for name in names], device=tensors[0].device)
-    squares = torch.stack(torch._foreach_norm(tensors)).square()  # all blocks at once: small operations are what a step waits for
+    squares = torch.stack(
+        torch._foreach_norm(tensors)
+    ).square()  # all blocks at once: small operations are what a step waits for
     norms = squares.new_zeros(len(blocks)).index_add_(0, owner, squares).sqrt()
     factors = (largest / (norms + 1e-6)).clamp(max=1.0)
     scaled = torch._foreach_mul(tensors, list(factors[owner].unbind()))
