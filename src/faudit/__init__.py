@@ -1,3 +1,73 @@
-"""faudit: train with backprop and its alternatives, and measure whether the credit signal still means anything."""
+"""faudit: train with backprop and its alternatives, and measure whether the credit signal still means anything.
+
+The names below are the public ones; they are imported when first used, so that ``import faudit`` alone needs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from faudit.config import RunConfig
+    from faudit.data import DATASETS
+    from faudit.data.dataset import Dataset
+    from faudit.errors import FauditError
+    from faudit.nets import NETS
+    from faudit.nets.net import Net
+    from faudit.probes import PROBES
+    from faudit.probes.probe import Probe, Reading
+    from faudit.rng import generators
+    from faudit.rules import RULES
+    from faudit.rules.rule import LocalRule, Rule, Step
+    from faudit.store import Run, runs_in
+    from faudit.train import fit
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "DATASETS",
+    "NETS",
+    "PROBES",
+    "RULES",
+    "Dataset",
+    "FauditError",
+    "LocalRule",
+    "Net",
+    "Probe",
+    "Reading",
+    "Rule",
+    "Run",
+    "RunConfig",
+    "Step",
+    "fit",
+    "generators",
+    "runs_in",
+]
+
+_HOMES = {
+    "faudit.config": ("RunConfig",),
+    "faudit.data": ("DATASETS",),
+    "faudit.data.dataset": ("Dataset",),
+    "faudit.errors": ("FauditError",),
+    "faudit.nets": ("NETS",),
+    "faudit.nets.net": ("Net",),
+    "faudit.probes": ("PROBES",),
+    "faudit.probes.probe": ("Probe", "Reading"),
+    "faudit.rng": ("generators",),
+    "faudit.rules": ("RULES",),
+    "faudit.rules.rule": ("LocalRule", "Rule", "Step"),
+    "faudit.store": ("Run", "runs_in"),
+    "faudit.train": ("fit",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'faudit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

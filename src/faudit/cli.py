@@ -153,10 +153,10 @@ def run_train(args: argparse.Namespace) -> int:
     from faudit.progress import shown
     from faudit.store import Run
     from faudit.tables import overview
-    from faudit.train import fit
+    from faudit.train import stream
 
     run = Run(args.runs / config.run_id)
-    shown(fit(config, run, data_dir=args.data_dir), total=config.epochs, title=config.rule)
+    shown(stream(config, run, data_dir=args.data_dir), total=config.epochs, title=config.rule)
     entry = overview(run)
     if args.json:
         print_json(entry)
@@ -171,7 +171,7 @@ def run_train(args: argparse.Namespace) -> int:
 def run_show(args: argparse.Namespace) -> int:
     from faudit.errors import StoreError
     from faudit.store import Run, runs_in
-    from faudit.tables import overview, run_table, runs_table, settings_line
+    from faudit.tables import overview, readable, run_table, runs_table, settings_line
 
     if args.name:
         named = Path(args.name)
@@ -184,12 +184,11 @@ def run_show(args: argparse.Namespace) -> int:
         else:
             say(run_table(run), settings_line(run))
         return 0
-    runs = runs_in(args.runs)
+    entries, damaged = readable(runs_in(args.runs))
     if args.json:
-        print_json([overview(run) for run in runs])
-        return 0
-    table, damaged = runs_table(runs)
-    say(table)
+        print_json(entries)
+    else:
+        say(runs_table(entries))
     for problem in damaged:
         print(f"faudit: {problem}", file=sys.stderr)
     return 2 if damaged else 0
@@ -244,14 +243,13 @@ def run_demo(args: argparse.Namespace) -> int:
     from faudit import demo
     from faudit.progress import shown
     from faudit.store import Run
-    from faudit.tables import runs_table
-    from faudit.train import fit
+    from faudit.tables import readable, runs_table
+    from faudit.train import stream
 
     runs = [Run(demo.store(args.out) / config.run_id) for config in demo.RUNS]
     for config, run in zip(demo.RUNS, runs, strict=True):
-        shown(fit(config, run), total=config.epochs, title=demo.title(config))
-    table, _ = runs_table(runs)
-    say(table)
+        shown(stream(config, run), total=config.epochs, title=demo.title(config))
+    say(runs_table(readable(runs)[0]))
     print(f"runs: {demo.store(args.out)}")
     return 0
 

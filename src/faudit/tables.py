@@ -46,21 +46,26 @@ def finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def runs_table(runs: list[Run]) -> tuple[Table, list[str]]:
-    """One line a run; a run that cannot be read is named in the second list and left out."""
+def readable(runs: list[Run]) -> tuple[list[dict[str, Any]], list[str]]:
+    """What every run says of itself; a run that cannot be read is told of in the second list and left out."""
+    entries, damaged = [], []
+    for run in runs:
+        try:
+            entries.append(overview(run))
+        except StoreError as error:
+            damaged.append(str(error))
+    return entries, damaged
+
+
+def runs_table(entries: list[dict[str, Any]]) -> Table:
+    """One line a run."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("run", no_wrap=True)
     for column in ("status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"):
         table.add_column(column, justify="left" if column in ("status", "Γ per block") else "right", no_wrap=True)
-    damaged = []
-    for run in runs:
-        try:
-            entry = overview(run)
-        except StoreError as error:
-            damaged.append(str(error))
-            continue
+    for entry in entries:
         table.add_row(*line(entry))
-    return table, damaged
+    return table
 
 
 def line(entry: dict[str, Any]) -> list[str]:

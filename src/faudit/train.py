@@ -42,15 +42,15 @@ TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
 
 
-def train(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | None = None) -> Run:
+def fit(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | None = None) -> Run:
     """Train a configuration to its end, or finish what an earlier call began; a finished run is returned as it is."""
     run = Run(Path(runs) / config.run_id)
-    for _ in fit(config, run, data_dir=Path(data_dir) if data_dir else None):
+    for _ in stream(config, run, data_dir=Path(data_dir) if data_dir else None):
         pass
     return run
 
 
-def fit(config: RunConfig, run: Run, *, data_dir: Path | None = None) -> Iterator[Row]:
+def stream(config: RunConfig, run: Run, *, data_dir: Path | None = None) -> Iterator[Row]:
     """The same, yielding each row once it is on disk, so that the caller can show it."""
     if run.status in ("done", "failed"):
         return

@@ -1,0 +1,75 @@
+"""One joint gradient and one optimizer give the same weights as the study's separate pass and optimizer per part."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from faudit.nets.net import part
+from tests.conftest import Setup
+
+STEPS = 6
+
+
+def separate_steps(setup: Setup, make: type[torch.optim.Optimizer], clip: float) -> dict[str, Tensor]:
+    """The study's way: per part its own forward, backward, clipping and optimizer, all at the weights before the step."""
+    net, state = setup.net, setup.state
+    params = {name: value.detach().clone().requires_grad_() for name, value in setup.params.items()}
+    parts = sorted({part(name) for name in params})
+    own = {key: [value for name, value in params.items() if part(name) == key] for key in parts}
+    optimizers = {key: make(own[key], lr=0.05, weight_decay=0.1) for key in parts}  # type: ignore[call-arg]
+    for step in range(STEPS):
+        x, y = batch(setup, step)
+        with torch.no_grad():
+            taps = net.trace(params, x).taps
+        error = F.softmax(net.readout(params, taps[-1]), 1).detach() - F.one_hot(y, net.classes)
+        if type(setup.rule).__name__ == "FA":
+            last = taps[-1].clone().requires_grad_()
+            (gradient,) = torch.autograd.grad(F.cross_entropy(net.readout(params, last), y), last)
+            credit = [gradient]
+            for l in reversed(range(net.blocks - 1)):
+                credit.insert(0, credit[0] @ state[f"B.{l}"].T)
+        else:
+            credit = [error @ state[f"B.{l}"].T for l in range(net.blocks)]
+        signal = [a / (a.square().mean(1, keepdim=True).sqrt() + 1e-6) for a in credit]
+        for l in range(net.blocks):
+            optimizers[f"blocks.{l}"].zero_grad()
+            branch = net.branch(params, l, taps[l].detach())
+            ((branch * signal[l]).sum(1).mean() + 0.02 * branch.square().sum(1).mean()).backward()
+            torch.nn.utils.clip_grad_norm_(own[f"blocks.{l}"], clip)
+        optimizers["embed"].zero_grad()
+        (net.embed(params, x) * signal[0]).sum(1).mean().backward()
+        optimizers["readout"].zero_grad()
+        F.cross_entropy(net.readout(params, taps[-1].detach()), y).backward()
+        for optimizer in optimizers.values():
+            optimizer.step()
+    return params
+
+
+def joint_steps(setup: Setup, make: type[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    params = {name: value.detach().clone().requires_grad_() for name, value in setup.params.items()}
+    optimizer = make(params.values(), lr=0.05, weight_decay=0.1, fused=True)  # type: ignore[call-arg]
+    for step in range(STEPS):
+        for name, gradient in setup.rule.step(setup.net, params, setup.state, *batch(setup, step)).grads.items():
+            params[name].grad = gradient
+        optimizer.step()
+    return params
+
+
+def batch(setup: Setup, step: int) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(100 + step)
+    x = torch.randn(9, *setup.net.sample_shape, dtype=torch.float64, generator=draw)
+    return x, torch.randint(setup.net.classes, (9,), generator=draw)
+
+
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD])
+@pytest.mark.parametrize("rule", ["dfa", "fa"])
+def test_joint_and_separate_training_give_the_same_weights(rule: str, make: type[torch.optim.Optimizer]) -> None:
+    clip = 0.5
+    setup = Setup(rule, "resmlp", clip=clip, penalty=0.02)
+    joint, separate = joint_steps(setup, make), separate_steps(setup, make, clip)
+    for name, value in separate.items():
+        torch.testing.assert_close(joint[name], value, rtol=1e-9, atol=1e-11, msg=name)
+        assert not torch.equal(value, setup.params[name]), f"{name} did not train: the test would prove nothing"

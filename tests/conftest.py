@@ -1,0 +1,73 @@
+"""What the tests share: tiny datasets and nets, in float64 where a law must hold to the last digits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from faudit.data.dataset import Dataset
+from faudit.nets import NETS
+from faudit.nets.net import Net
+from faudit.rng import generators
+from faudit.rules import RULES
+from faudit.rules.rule import Rule
+
+torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
+
+ROOT = Path(__file__).parents[1]
+CLASSES = 5
+
+
+def tiny_dataset(train: int = 60, test: int = 20) -> Dataset:
+    draw = torch.Generator().manual_seed(7)
+    x = torch.randint(17, (train + test, 1, 4, 4), generator=draw, dtype=torch.uint8)
+    y = torch.arange(train + test) % CLASSES
+    return Dataset("tiny", x[:train], y[:train], x[train:], y[train:], CLASSES, (0.5,), (0.3,), scale=16.0)
+
+
+# One tiny instance of every net, and of every variant whose mathematics differs. A new net adds its own.
+TINY_NETS: dict[str, Callable[[], Net]] = {
+    "resmlp": lambda: NETS["resmlp"]((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.4),
+    "resmlp-no-norm": lambda: NETS["resmlp"]((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.4, no_terminal_norm=True),
+    "resmlp-no-residual": lambda: NETS["resmlp"]((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.8, no_residual=True),
+}
+
+
+class Setup:
+    """A rule on a net with weights, feedback and a batch, all in float64."""
+
+    def __init__(self, rule: str, net: str, seed: int = 0, **settings: float) -> None:
+        self.rule: Rule = RULES[rule](**settings)
+        self.net: Net = TINY_NETS[net]()
+        named = generators(seed)
+        self.params = {name: value.double().requires_grad_() for name, value in self.net.init(named["init"]).items()}
+        draw = torch.Generator().manual_seed(seed + 1)
+        self.x: Tensor = torch.randn(7, *self.net.sample_shape, dtype=torch.float64, generator=draw)
+        self.y: Tensor = torch.randint(self.net.classes, (7,), generator=draw)
+        feedback = self.rule.init(self.net, self.x, named["feedback"])
+        self.state = {name: value.double() for name, value in feedback.items()}
+
+    def grads(self) -> dict[str, Tensor]:
+        return self.rule.step(self.net, self.params, self.state, self.x, self.y).grads
+
+
+@pytest.fixture(params=list(RULES))
+def rule_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=list(TINY_NETS))
+def net_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def faudit(*words: str, cwd: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "faudit", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=timeout, check=False)

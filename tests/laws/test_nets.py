@@ -1,0 +1,98 @@
+"""Laws that every net keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from faudit.config import RunConfig
+from faudit.nets import NETS
+from faudit.nets.net import linear, part
+from tests.conftest import TINY_NETS, Setup
+
+
+def test_every_registered_net_has_a_tiny_case() -> None:
+    assert {type(make()) for make in TINY_NETS.values()} == {NETS[name] for name in NETS}
+
+
+def test_trace_and_cut_trace_and_forward_agree(net_name: str) -> None:
+    setup = Setup("bp", net_name)
+    whole, cut = setup.net.trace(setup.params, setup.x), setup.net.trace_cut(setup.params, setup.x)
+    assert torch.equal(whole.logits, setup.net.forward(setup.params, setup.x))
+    for one, other in zip([*whole.taps, whole.logits], [*cut.taps, cut.logits], strict=True):
+        assert torch.equal(one, other)
+    assert len(whole.taps) == setup.net.blocks + 1
+    for l in range(setup.net.blocks + 1):
+        assert torch.equal(setup.net.onward(setup.params, l, whole.taps[l]), whole.logits)
+
+
+def test_the_cut_lets_no_gradient_past_a_tap(net_name: str) -> None:
+    setup = Setup("bp", net_name)
+    trace = setup.net.trace_cut(setup.params, setup.x)
+    outputs = {"embed": trace.embedded, "readout": trace.logits}
+    outputs |= {f"blocks.{l}": f for l, f in enumerate(trace.branches)}
+    for owner, output in outputs.items():
+        grads = torch.autograd.grad(
+            output.square().sum(), list(setup.params.values()), allow_unused=True, retain_graph=True
+        )
+        reached = {part(name) for name, grad in zip(setup.params, grads, strict=True) if grad is not None}
+        assert reached == {owner}
+
+
+def test_taps_and_signals_fit_together(net_name: str) -> None:
+    setup = Setup("bp", net_name)
+    trace = setup.net.trace(setup.params, setup.x)
+    widths = setup.net.tap_widths(setup.x)
+    assert [setup.net.tap(h).shape for h in trace.taps] == [(len(setup.x), width) for width in widths]
+    for l, branch in enumerate(trace.branches):
+        signal = torch.ones(len(setup.x), widths[setup.net.taught_at(l)], dtype=torch.float64)
+        assert setup.net.spread(signal, branch).shape == branch.shape
+    assert {setup.net.taught_at(l) for l in range(setup.net.blocks)} <= set(range(setup.net.signals))
+
+
+def test_weights_depend_on_the_generator_alone(net_name: str) -> None:
+    def weights(seed: int) -> dict[str, torch.Tensor]:
+        return TINY_NETS[net_name]().init(torch.Generator().manual_seed(seed))
+
+    first = weights(0)
+    torch.manual_seed(999)
+    again, other = weights(0), weights(1)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+    assert {part(name) for name in first} == {"embed", "readout"} | {
+        f"blocks.{l}" for l in range(TINY_NETS[net_name]().blocks)
+    }
+
+
+def test_settings_of_a_net_are_settings_of_the_config() -> None:
+    settings = {entry.name for entry in dataclasses.fields(RunConfig)} | {"sample_shape", "classes"}
+    for name in NETS:
+        assert {entry.name for entry in dataclasses.fields(NETS[name])} <= settings
+
+
+def test_linear_draws_as_torch_does() -> None:
+    torch.manual_seed(0)
+    theirs = nn.Linear(300, 400)
+    weight, bias = linear(torch.Generator().manual_seed(0), inputs=300, outputs=400)
+    for mine, reference in ((weight, theirs.weight.detach()), (bias, theirs.bias.detach())):
+        assert mine.shape == reference.shape
+        assert float(mine.std()) == pytest.approx(float(reference.std()), rel=0.1)
+        assert float(mine.abs().max()) == pytest.approx(300**-0.5, rel=0.02)
+
+
+def test_resmlp_starts_as_the_study_says() -> None:
+    params = NETS["resmlp"]((3, 32, 32), 10).init(torch.Generator().manual_seed(0))
+    assert params["embed.weight"].shape == (256, 3072)
+    assert float(params["blocks.2.w2.weight"].std()) == pytest.approx(0.01, rel=0.02)
+    assert bool((params["blocks.2.w2.bias"] == 0).all()) and bool((params["blocks.2.w1.bias"] != 0).all())
+    assert sum(value.numel() for value in params.values()) == 3072 * 256 + 256 + 4 * (2 * 256 * 257 + 512) + 512 + 2570
+
+
+def test_without_terminal_norm_there_is_none_and_without_skip_the_state_is_the_branch() -> None:
+    assert "readout.norm.weight" not in Setup("bp", "resmlp-no-norm").params
+    setup = Setup("bp", "resmlp-no-residual")
+    trace = setup.net.trace(setup.params, setup.x)
+    assert torch.equal(trace.taps[2], trace.branches[1])

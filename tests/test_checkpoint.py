@@ -1,0 +1,107 @@
+"""A checkpoint comes back bit for bit, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from faudit import checkpoint
+from faudit.config import RunConfig
+from faudit.errors import CheckpointError
+from faudit.store import Run
+from faudit.train import Job, one_epoch, prepare
+from tests.conftest import tiny_dataset
+
+CONFIG = RunConfig(rule="dfa", depth=2, width=5, batch_size=16)
+
+
+def trained(config: RunConfig = CONFIG) -> Job:
+    job = prepare(config, tiny_dataset())
+    one_epoch(job, 1)
+    return job
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Run, Job]:
+    run, job = Run(tmp_path), trained()
+    checkpoint.save(run, job.progress, 1)
+    return run, job
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("rule", ["bp", "dfa", "fa", "frozen-dfa"])
+def test_everything_comes_back_to_the_last_bit(tmp_path: Path, rule: str, optimizer: str) -> None:
+    config = CONFIG.with_(rule=rule, optimizer=optimizer, momentum=0.9 if optimizer == "sgd" else 0.0)
+    job, fresh = trained(config), prepare(config, tiny_dataset())
+    checkpoint.save(Run(tmp_path), job.progress, 7)
+    assert checkpoint.restore(Run(tmp_path), fresh.progress) == 7
+    for one, other in ((job, fresh), (fresh, job)):
+        held, came = checkpoint._tensors(one.progress), checkpoint._tensors(other.progress)
+        assert held.keys() == came.keys()
+        assert all(torch.equal(held[name], came[name]) for name in held)
+    assert one_epoch(job, 2) == one_epoch(fresh, 2)
+    assert all(torch.equal(job.progress.params[name], fresh.progress.params[name]) for name in job.progress.params)
+
+
+def test_a_checkpoint_cut_short_anywhere_is_refused(saved: tuple[Run, Job]) -> None:
+    run, job = saved
+    data = run.checkpoint.read_bytes()
+    before = {name: value.detach().clone() for name, value in job.progress.params.items()}
+    for cut in [0, 1, 7, 8, 9, 100, *range(200, len(data), max(1, len(data) // 40)), len(data) - 1]:
+        run.checkpoint.write_bytes(data[:cut])
+        with pytest.raises(CheckpointError, match=r"damaged.*Delete that file"):
+            checkpoint.restore(run, job.progress)
+    assert all(torch.equal(before[name], value) for name, value in job.progress.params.items())
+
+
+def test_a_flipped_bit_anywhere_is_refused(saved: tuple[Run, Job]) -> None:
+    run, job = saved
+    data = run.checkpoint.read_bytes()
+    for place in range(0, len(data), max(1, len(data) // 150)):
+        flipped = bytearray(data)
+        flipped[place] ^= 0x04
+        run.checkpoint.write_bytes(flipped)
+        with pytest.raises(CheckpointError):
+            checkpoint.restore(run, job.progress)
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(saved: tuple[Run, Job]) -> None:
+    run, _ = saved
+    for other in (CONFIG.with_(width=6), CONFIG.with_(depth=3), CONFIG.with_(rule="fa"), CONFIG.with_(dtype="float64")):
+        with pytest.raises(CheckpointError, match="expected"):
+            checkpoint.restore(run, prepare(other, tiny_dataset()).progress)
+
+
+def test_a_newer_format_and_a_foreign_file_are_refused(saved: tuple[Run, Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    import safetensors.torch
+
+    run, job = saved
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "FORMAT", 2)
+        checkpoint.save(run, job.progress, 1)
+    with pytest.raises(CheckpointError, match=r"format 2.*Upgrade"):
+        checkpoint.load(run.checkpoint)
+    safetensors.torch.save_file({"a": torch.zeros(2)}, run.checkpoint)
+    with pytest.raises(CheckpointError, match="expected faudit's header"):
+        checkpoint.load(run.checkpoint)
+    run.checkpoint.unlink()
+    with pytest.raises(CheckpointError):
+        checkpoint.load(run.checkpoint)
+
+
+def test_nothing_in_a_checkpoint_is_a_pickle(saved: tuple[Run, Job]) -> None:
+    import io
+    import pickle
+
+    with pytest.raises((pickle.UnpicklingError, EOFError, KeyError, ValueError, IndexError)):
+        pickle.load(io.BytesIO(saved[0].checkpoint.read_bytes()))  # noqa: S301 - our own bytes, to show it is none
+    assert {name.split("/")[0] for name in checkpoint.load(saved[0].checkpoint)[0]} == {"net", "rule", "rng", "optimizer"}
+
+
+def test_the_feedback_weights_are_in_it(saved: tuple[Run, Job]) -> None:
+    run, job = saved
+    tensors, _ = checkpoint.load(run.checkpoint)
+    assert torch.equal(tensors["rule/B.1"], job.progress.state["B.1"])
+    assert checkpoint.weights(run).keys() == job.progress.params.keys()

@@ -1,0 +1,125 @@
+"""A config is validated whole, spelled one way, and named by what it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, key
+from faudit.errors import ConfigError
+
+
+def test_the_defaults_are_the_studys_recipe() -> None:
+    config = RunConfig()
+    assert (config.epochs, config.batch_size, config.lr, config.weight_decay) == (100, 128, 1e-3, 0.01)
+    assert (config.optimizer, config.depth, config.width, config.w2_std) == ("adamw", 4, 256, 0.01)
+    assert (config.clip, config.credit_eps, config.eval_size, config.seed) == (1.0, 1e-6, 1024, 42)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("depth", 0), ("depth", 2.5), ("depth", True), ("depth", "four"), ("depth", 10**9), ("epochs", 0), ("epochs", -3),
+        ("penalty", -1e-9), ("penalty", math.nan), ("lr", math.nan), ("lr", math.inf), ("lr", 0), ("lr", "fast"),
+        ("lr", [1e-3]), ("lr", None), ("seed", -1), ("seed", 2**63), ("batch_size", 0), ("clip", 0.0), ("credit_eps", 0),
+        ("no_residual", "false"), ("no_residual", 1), ("net", "resnet"), ("rule", ""), ("rule", 3), ("device", "gpu"),
+        ("dtype", "float16"), ("optimizer", "adam"), ("threads", 0), ("log_every", 0), ("eval_size", 0), ("lr", 10**400),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused_with_what_was_expected_and_what_came(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RunConfig(**{name: value})
+    message = str(caught.value)
+    assert message.startswith(f"{key(name)}: expected ") and f"got {value!r}" in message and "\n" not in message
+
+
+def test_every_problem_is_listed_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.parse({"depth": 0, "lr": "nan", "epoch": 3, "rule": "dfaa"}, where="x.toml")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 4 and all(line.endswith("(x.toml)") for line in lines)
+    assert any("unknown setting 'epoch': did you mean 'epochs'?" in line for line in lines)
+    assert any("did you mean 'dfa'?" in line for line in lines)
+
+
+def test_toml_is_spelled_like_the_flags_and_flags_override_it(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('rule = "dfa"\nbatch-size = 64\nno-terminal-norm = true\npenalty = 1\n')
+    config = RunConfig.from_toml(file, {"batch-size": "32", "epochs": "7"})
+    assert (config.rule, config.batch_size, config.no_terminal_norm, config.epochs) == ("dfa", 32, True, 7)
+    assert config.penalty == 1.0 and isinstance(config.penalty, float)
+    file.write_text("batch_size = 64\n")
+    with pytest.raises(ConfigError, match="did you mean 'batch-size'"):
+        RunConfig.from_toml(file)
+
+
+@pytest.mark.parametrize("content", [b"rule = ", b"\xff\xfe", b"[grid]\nrule = ['bp']\n", b"a = " + b"[" * 5000])
+def test_a_file_that_is_no_config_gets_a_clear_line(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match="bad.toml"):
+        RunConfig.from_toml(file)
+    with pytest.raises(ConfigError, match="cannot read the config"):
+        RunConfig.from_toml(tmp_path / "absent.toml")
+
+
+def test_json_round_trip_is_exact() -> None:
+    config = RunConfig(rule="dfa", penalty=0.1, lr=1 / 3, no_residual=True)
+    assert RunConfig.parse(config.to_json(), where="here") == config
+
+
+changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "depth": st.integers(1, 20),
+        "lr": st.floats(1e-6, 1.0),
+        "penalty": st.floats(0.0, 1.0),
+        "seed": st.integers(0, 100),
+        "rule": st.sampled_from(["bp", "dfa", "fa"]),
+        "no_residual": st.booleans(),
+    },
+)
+
+
+@given(changes, changes)
+def test_two_configs_share_a_name_only_if_they_are_equal(a: dict[str, Any], b: dict[str, Any]) -> None:
+    one, other = RunConfig(**a), RunConfig(**b)
+    assert (one.run_id == other.run_id) == (one == other)
+
+
+def test_every_setting_changes_the_name() -> None:
+    """Whatever affects a result is in the run's name: a new setting that is left out of it fails here."""
+    base = RunConfig()
+    other: dict[str, Any] = {"net": None, "rule": "dfa", "data": "mnist", "optimizer": "sgd", "dtype": "float64", "device": "mps"}
+    for name in SETTINGS:
+        value = other[name] if name in other else changed(default(name))
+        if value is not None:
+            assert base.with_(**{name: value}).run_id != base.run_id, name
+
+
+def changed(value: Any) -> Any:
+    return not value if isinstance(value, bool) else value + 1
+
+
+def test_the_name_is_pinned() -> None:
+    """A change here renames everybody's runs: bump the store's format instead of editing the expectation."""
+    assert RunConfig().run_id == "resmlp-bp-digits-s42-44136fa355"
+    assert RunConfig(penalty=0).run_id == RunConfig(penalty=0.0).run_id == RunConfig().run_id
+    assert RunConfig(rule="dfa", data="cifar10").run_id.startswith("resmlp-dfa-cifar10-s42-")
+
+
+def test_a_setting_nobody_reads_is_refused() -> None:
+    with pytest.raises(ConfigError, match="rule bp does not read clip"):
+        RunConfig(rule="bp", clip=2.0).settings_of("rule", {"penalty"}, member="rule bp")
+    assert RunConfig(clip=2.0).settings_of("rule", {"penalty", "clip"}, member="x") == {"penalty": 0.0, "clip": 2.0}
+
+
+def test_keys_and_attributes_are_one_spelling() -> None:
+    assert [attribute(name) for name in KEYS] == [entry.name for entry in dataclasses.fields(RunConfig)]
+    assert all(SETTINGS[name]["help"] for name in SETTINGS)

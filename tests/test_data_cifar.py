@@ -1,0 +1,488 @@
+"""CIFAR's pickles: read to the byte, from folder or archive, and nothing in them can run, fill the memory or escape."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import pickle
+import random
+import struct
+import tarfile
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from faudit.data import cifar
+from faudit.data.cifar import CIFAR10, CIFAR100, Reader, Rows, cifar10, cifar100, load
+from faudit.data.dataset import Dataset
+from faudit.errors import DataError
+
+TINY = replace(CIFAR10, train_rows=10, test_rows=3)
+TINY100 = replace(CIFAR100, train_rows=7, test_rows=4)
+Rows2D = NDArray[np.uint8]
+
+
+def images(count: int, seed: int) -> Rows2D:
+    return np.random.default_rng(seed).integers(0, 256, (count, 3072), dtype=np.uint8)
+
+
+def text(value: bytes) -> bytes:
+    """A Python 2 string in protocol 2."""
+    return b"U" + bytes([len(value)]) + value if len(value) < 256 else b"T" + struct.pack("<i", len(value)) + value
+
+
+def number(value: int) -> bytes:
+    if 0 <= value < 256:
+        return b"K" + bytes([value])
+    return b"M" + struct.pack("<H", value) if 0 <= value < 65536 else b"J" + struct.pack("<i", value)
+
+
+def listing(items: list[bytes]) -> bytes:
+    return b"]q\x05(" + b"".join(items) + b"e"
+
+
+U1 = b"cnumpy\ndtype\nq\x0aU\x02u1K\x00K\x01\x87Rq\x0b(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+
+
+def array(rows: Rows2D, *, shape: bytes | None = None, dtype: bytes = U1, order: bytes = b"\x89") -> bytes:
+    """An ndarray as Python 2's numpy pickled it, each part open to abuse."""
+    shape = shape or number(rows.shape[0]) + number(rows.shape[1]) + b"\x86"
+    empty = b"cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85U\x01b\x87Rq\x09"
+    return empty + b"(K\x01" + shape + dtype + order + text(rows.tobytes()) + b"tb"
+
+
+def dictionary(entries: dict[bytes, bytes]) -> bytes:
+    return b"\x80\x02}q\x01(" + b"".join(text(key) + value for key, value in entries.items()) + b"u."
+
+
+def python2(rows: Rows2D, labels: list[int], *, key: str = "labels") -> bytes:
+    """A file as the official ones are written: protocol 2 with Python 2's opcodes."""
+    entries = {
+        b"batch_label": text(b"training batch 1 of 5"),
+        key.encode(): listing([number(label) for label in labels]),
+        b"data": array(rows),
+        b"filenames": listing([text(f"leptodactylus_s_{i:06}.png".encode()) + b"q\x0c" for i in range(len(rows))]),
+    }
+    return dictionary(entries)
+
+
+def modern(rows: Rows2D, labels: list[int], *, key: str = "labels") -> bytes:
+    """The same by today's pickle: numpy._core, and bytes by way of _codecs.encode."""
+    raw = pickle.dumps({b"data": rows, key.encode(): labels, b"filenames": [b"a.png"] * len(rows)}, protocol=2)
+    return raw.replace(b"numpy.core.", b"numpy._core.")  # where numpy 1 writes the test
+
+
+def respelled(rows: Rows2D, labels: list[int], *, key: str = "labels") -> bytes:
+    """The same under numpy's older name, with text as keys."""
+    return pickle.dumps({"data": rows, key: labels}, protocol=2).replace(b"numpy._core.", b"numpy.core.")
+
+
+Writer = Callable[..., bytes]
+
+
+def batches(write: Writer = python2, counts: tuple[int, ...] = (2, 2, 2, 2, 2)) -> dict[str, bytes]:
+    """The six files of TINY."""
+    files = {
+        f"data_batch_{i}": write(images(count, i), [(i + row) % 10 for row in range(count)])
+        for i, count in enumerate(counts, start=1)
+    }
+    return {**files, "test_batch": write(images(3, 0), [9, 0, 5])}
+
+
+def folder(root: Path, files: dict[str, bytes], name: str = CIFAR10.folder) -> Path:
+    (root / name).mkdir()
+    for file, content in files.items():
+        (root / name / file).write_bytes(content)
+    return root
+
+
+def assert_is_tiny(data: Dataset, counts: tuple[int, ...] = (2, 2, 2, 2, 2)) -> None:
+    expected = np.concatenate([images(count, i) for i, count in enumerate(counts, start=1)])
+    assert np.array_equal(data.train_x.numpy().reshape(10, 3072), expected)
+    assert data.train_y.tolist() == [(i + row) % 10 for i, count in enumerate(counts, start=1) for row in range(count)]
+    assert np.array_equal(data.test_x.numpy().reshape(3, 3072), images(3, 0))
+    assert data.test_y.tolist() == [9, 0, 5]
+
+
+@pytest.mark.parametrize("write", [python2, modern, respelled])
+def test_every_spelling_of_the_files_is_read_to_the_byte(tmp_path: Path, write: Writer) -> None:
+    data = load(TINY, folder(tmp_path, batches(write)))
+    assert_is_tiny(data)
+    assert data.train_x.shape == (10, 3, 32, 32)
+    assert (data.name, data.classes, data.crop, data.flip, data.scale) == ("cifar10", 10, 4, True, 255.0)
+
+
+@pytest.mark.parametrize("write", [python2, modern, respelled])
+def test_reader_agrees_with_pickle_on_files_we_trust(write: Writer) -> None:
+    raw = write(images(3, 1), [1, 2, 300])
+    content = pickle.loads(raw, encoding="bytes")  # noqa: S301 - written two lines above
+    trusted = {key if isinstance(key, str) else key.decode(): value for key, value in content.items()}
+    ours = Reader(raw, "here").load()
+    assert ours.keys() == trusted.keys()
+    rows = ours.pop("data")
+    assert isinstance(rows, Rows)
+    assert rows.pixels is not None
+    assert np.array_equal(rows.pixels, trusted.pop("data"))
+    assert ours == trusted
+
+
+def test_arrays_written_by_column_are_read_by_column() -> None:
+    rows = np.asfortranarray(images(3, 1))
+    pixels, _ = cifar.read_batch(modern(rows, [0, 1, 2]), "here", layout=TINY)
+    assert np.array_equal(pixels, rows)
+
+
+def test_channels_come_red_green_blue_and_rows_from_the_top(tmp_path: Path) -> None:
+    files = batches()
+    rows = images(2, 1)
+    rows[0, 1024 + 32 * 3 + 5] = 77  # green, fourth row, sixth column
+    files["data_batch_1"] = python2(rows, [1, 2])
+    assert int(load(TINY, folder(tmp_path, files)).train_x[0, 1, 3, 5]) == 77
+
+
+def test_files_may_hold_any_number_of_rows_as_long_as_the_total_is_right(tmp_path: Path) -> None:
+    counts = (1, 4, 2, 1, 2)
+    assert_is_tiny(load(TINY, folder(tmp_path, batches(counts=counts))), counts)
+
+
+@pytest.mark.parametrize("counts", [(2, 2, 2, 2, 1), (2, 2, 2, 2, 3)])
+def test_another_total_is_refused(tmp_path: Path, counts: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match=f"expected 10, got {sum(counts)}"):
+        load(TINY, folder(tmp_path, batches(counts=counts)))
+
+
+def test_cifar10_and_cifar100_insist_on_the_official_counts(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="data_batch_5: expected 50000, got 10"):
+        cifar10(folder(tmp_path, batches()))
+    train, test = python2(images(7, 1), [99] * 7, key="fine_labels"), python2(images(4, 2), [0] * 4, key="fine_labels")
+    folder(tmp_path, {"train": train, "test": test}, "cifar-100-python")
+    with pytest.raises(DataError, match="train: expected 50000, got 7"):
+        cifar100(tmp_path)
+
+
+def test_cifar100_takes_the_fine_labels(tmp_path: Path) -> None:
+    def write(count: int, seed: int) -> bytes:
+        fine, coarse = [number(99 - i) for i in range(count)], [number(i) for i in range(count)]
+        entries = {
+            b"fine_labels": listing(fine),
+            b"coarse_labels": listing(coarse),
+            b"data": array(images(count, seed)),
+        }
+        return dictionary(entries)
+
+    data = load(TINY100, folder(tmp_path, {"train": write(7, 1), "test": write(4, 2)}, "cifar-100-python"))
+    assert data.train_y.tolist() == [99, 98, 97, 96, 95, 94, 93]
+    assert np.array_equal(data.test_x.numpy().reshape(4, 3072), images(4, 2))
+    assert (data.classes, data.mean) == (100, (0.5071, 0.4865, 0.4409))
+
+
+def pack(path: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> Path:
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def members(files: dict[str, bytes], prefix: str = "cifar-10-batches-py/") -> list[tuple[tarfile.TarInfo, bytes]]:
+    return [(tarfile.TarInfo(prefix + name), content) for name, content in files.items()]
+
+
+@pytest.mark.parametrize("prefix", ["cifar-10-batches-py/", "./cifar-10-batches-py/"])
+def test_archive_is_read_in_any_order_and_nothing_is_unpacked(tmp_path: Path, prefix: str) -> None:
+    shuffled = [*reversed(members(batches(), prefix)), (tarfile.TarInfo(prefix + "readme.html"), b"hello")]
+    archive = pack(tmp_path / "cifar-10-python.tar.gz", shuffled)
+    assert_is_tiny(load(TINY, tmp_path))
+    assert list(tmp_path.iterdir()) == [archive]
+
+
+def test_data_dir_may_be_the_folder_or_the_archive_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder(tmp_path, batches())
+    assert_is_tiny(load(TINY, tmp_path / "cifar-10-batches-py"))
+    monkeypatch.chdir(tmp_path / "cifar-10-batches-py")
+    assert_is_tiny(load(TINY, Path()))
+    assert_is_tiny(load(TINY, pack(tmp_path / "mine.tgz", members(batches()))))
+
+
+def test_missing_files_are_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"--data-dir DIR; get them with `faudit data fetch cifar10 --data-dir DIR`"):
+        cifar10(None)
+    with pytest.raises(DataError, match=r"cifar-100-python\.tar\.gz .*`faudit data fetch cifar100") as caught:
+        cifar100(tmp_path)
+    assert f"looked in {tmp_path})" in str(caught.value)
+    files = batches()
+    del files["data_batch_4"]
+    with pytest.raises(DataError, match=r"cannot read data_batch_4: .*No such file"):
+        load(TINY, folder(tmp_path, files))
+
+
+def link(name: str, kind: bytes, target: str = "/etc/passwd") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+FIRST = "cifar-10-batches-py/data_batch_1"
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (tarfile.TarInfo(f"../{FIRST}"), f"outside the archive: expected {FIRST}, got '../{FIRST}'"),
+        (tarfile.TarInfo(f"cifar-10-batches-py/../{FIRST}"), "outside the archive"),
+        (tarfile.TarInfo(f"/{FIRST}"), "outside the archive"),
+        (link(FIRST, tarfile.SYMTYPE), f"{FIRST} is not a file: .*got a link or device"),
+        (link(FIRST, tarfile.LNKTYPE), "got a link or device"),
+        (link(FIRST, tarfile.CHRTYPE), "got a link or device"),
+        (link(FIRST, tarfile.FIFOTYPE), "got a link or device"),
+        (link(FIRST, tarfile.DIRTYPE), "got a link or device"),
+        (link(FIRST, tarfile.GNUTYPE_SPARSE), "got a link or device"),
+        (tarfile.TarInfo("elsewhere/data_batch_1"), "no data_batch_1: expected all in cifar-10-batches-py/"),
+    ],
+)
+def test_a_member_that_only_pretends_is_refused(tmp_path: Path, member: tarfile.TarInfo, message: str) -> None:
+    files = batches()
+    content = files.pop("data_batch_1") if member.isreg() else b""
+    pack(tmp_path / "cifar-10-python.tar.gz", [(member, content), *members(files)])
+    with pytest.raises(DataError, match=message):
+        load(TINY, tmp_path)
+
+
+def test_a_member_twice_or_too_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pack(tmp_path / "cifar-10-python.tar.gz", [*members(batches()), *members(batches())])
+    with pytest.raises(DataError, match=f"each file once .* got '{FIRST}'"):
+        load(TINY, path)
+    monkeypatch.setattr(cifar, "MAX_MEMBERS", 3)
+    with pytest.raises(DataError, match="at most 3 members, got 'cifar-10-batches-py/data_batch_4'"):
+        load(TINY, path)
+
+
+def test_an_archive_that_swells_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cifar, "MAX_ARCHIVE", 1 << 22)
+    pack(tmp_path / "skipped.tar.gz", [(tarfile.TarInfo("zeros"), bytes(1 << 25)), *members(batches())])
+    pack(tmp_path / "tail.tar.gz", members(batches()))
+    with open(tmp_path / "tail.tar.gz", "ab") as archive:
+        archive.write(gzip.compress(bytes(1 << 25)))
+    long_name = tarfile.TarInfo("x" * (1 << 25))  # a header of 32 MB that tarfile reads whole
+    pack(tmp_path / "header.tar.gz", [(long_name, b""), *members(batches())])
+    for name in ("skipped", "tail", "header"):
+        tracemalloc.start()
+        with pytest.raises(DataError, match="archive too large"):
+            load(TINY, tmp_path / f"{name}.tar.gz")
+        assert tracemalloc.get_traced_memory()[1] < 3 << 22
+        tracemalloc.stop()
+
+
+def test_a_file_too_large_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifar, "MAX_FILE", 5000)
+    with pytest.raises(DataError, match="at most 5000 bytes"):
+        load(TINY, folder(tmp_path, batches()))
+    with pytest.raises(DataError, match=f"at most 5000 bytes, .*{FIRST} in "):
+        load(TINY, pack(tmp_path / "c.tar.gz", members(batches())))
+
+
+def test_an_archive_cut_or_with_a_flipped_bit_is_refused_or_read_right(tmp_path: Path) -> None:
+    path = pack(tmp_path / "cifar-10-python.tar.gz", members(batches()))
+    raw = path.read_bytes()
+    choose = random.Random(0)
+    for end in [0, 1, 2, 9, len(raw) - 1, *choose.sample(range(len(raw)), 20)]:
+        path.write_bytes(raw[:end])
+        with pytest.raises(DataError):
+            load(TINY, tmp_path)
+    for _ in range(60):
+        flipped = bytearray(raw)
+        flipped[choose.choice([choose.randrange(20), choose.randrange(len(raw))])] ^= 1 << choose.randrange(8)
+        path.write_bytes(flipped)
+        try:
+            assert_is_tiny(load(TINY, tmp_path))  # gzip's own checksum leaves nothing between
+        except DataError as error:
+            assert str(path) in str(error)
+
+
+def test_a_flipped_bit_in_a_tar_header_gives_the_data_or_a_data_error(tmp_path: Path) -> None:
+    raw = gzip.decompress(pack(tmp_path / "cifar-10-python.tar.gz", members(batches())).read_bytes())
+    choose = random.Random(1)
+    for _ in range(150):
+        flipped = bytearray(raw)
+        flipped[choose.randrange(512)] ^= 1 << choose.randrange(8)
+        (tmp_path / "cifar-10-python.tar.gz").write_bytes(gzip.compress(flipped, 1))
+        try:
+            assert_is_tiny(load(TINY, tmp_path))
+        except DataError as error:
+            assert "cifar-10-python.tar.gz" in str(error)
+
+
+def command(marker: Path) -> bytes:
+    """REDUCE of os.system, the plain attack."""
+    return b"cposix\nsystem\n" + text(f"touch {marker}".encode()) + b"\x85R"
+
+
+def test_the_attack_of_the_next_test_is_a_real_one(tmp_path: Path) -> None:
+    pickle.loads(b"\x80\x02" + command(tmp_path / "marker") + b".")  # noqa: S301 - it only touches a file of ours
+    assert (tmp_path / "marker").exists()
+
+
+ROWS = images(2, 1)
+LABELS = listing([number(1), number(2)])
+RECONSTRUCT = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n"
+HOSTILE: dict[str, Callable[[Path], bytes]] = {
+    "REDUCE of os.system": lambda marker: dictionary({b"data": command(marker), b"labels": LABELS}),
+    "os.system beside good data": lambda marker: dictionary(
+        {b"data": array(ROWS), b"labels": LABELS, b"filenames": command(marker)}
+    ),
+    "INST of os.system": lambda marker: b"\x80\x02(" + text(f"touch {marker}".encode()) + b"iposix\nsystem\n.",
+    "OBJ of os.system": lambda marker: b"\x80\x02(cposix\nsystem\n" + text(f"touch {marker}".encode()) + b"o.",
+    "NEWOBJ": lambda _: b"\x80\x02cnumpy\nndarray\n" + number(5) + b"\x85\x81.",
+    "getattr chain": lambda _: b"\x80\x02c__builtin__\ngetattr\ncnumpy\ndtype\nU\x05__new__\x86R.",
+    "dotted name": lambda _: b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.",
+    "name with a dot in protocol 2": lambda _: b"\x80\x02cnumpy\nndarray.__init__\n.",
+    "eval as dtype": lambda _: b"\x80\x02cnumpy\ndtype\n" + text(b"O8") + b"K\x00K\x01\x87R.",
+    "object array": lambda _: dictionary(
+        {b"data": array(ROWS, dtype=U1.replace(b"U\x02u1", b"U\x02O8")), b"labels": LABELS}
+    ),
+    "wide dtype": lambda _: dictionary(
+        {b"data": array(ROWS, dtype=U1.replace(b"U\x02u1", b"U\x02u8")), b"labels": LABELS}
+    ),
+    "dtype that is a name": lambda _: dictionary({b"data": array(ROWS, dtype=b"cnumpy\ndtype\n"), b"labels": LABELS}),
+    "huge shape": lambda _: dictionary(
+        {b"data": array(ROWS, shape=b"J\xff\xff\xff\x7fM\x00\x0c\x86"), b"labels": LABELS}
+    ),
+    "huge long": lambda _: dictionary(
+        {b"data": array(ROWS, shape=b"\x8a\xff" + b"\x7f" * 255 + b"M\x00\x0c\x86"), b"labels": LABELS}
+    ),
+    "negative shape": lambda _: dictionary(
+        {b"data": array(ROWS, shape=b"J\xfe\xff\xff\xffJ\x00\xf4\xff\xff\x86"), b"labels": LABELS}
+    ),
+    "empty shape": lambda _: dictionary({b"data": array(ROWS[:0], shape=b"K\x00M\x00\x0c\x86"), b"labels": b"]"}),
+    "flat shape": lambda _: dictionary({b"data": array(ROWS, shape=b"M\x00\x18\x85"), b"labels": LABELS}),
+    "reconstruct of a size": lambda _: b"\x80\x02" + RECONSTRUCT + b"J\xff\xff\xff\x7f\x85U\x01b\x87R.",
+    "reconstruct of another class": lambda _: (
+        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\ndtype\nK\x00\x85U\x01b\x87R."
+    ),
+    "array without state": lambda _: dictionary({b"data": RECONSTRUCT + b"K\x00\x85U\x01b\x87R", b"labels": LABELS}),
+    "BUILD on the class": lambda _: b"\x80\x02cnumpy\nndarray\n}U\x0b__setstate__Nsb.",
+    "BUILD on a dictionary": lambda _: b"\x80\x02}}U\x01aNsb.",
+    "BUILD on the array with a dictionary": lambda _: b"\x80\x02" + RECONSTRUCT + b"K\x00\x85U\x01b\x87R}U\x01aNsb.",
+    "codec that runs": lambda _: b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86R.",
+    "encode of no text": lambda _: b"\x80\x02c_codecs\nencode\ncnumpy\ndtype\nX\x06\x00\x00\x00latin1\x86R.",
+    "encode of wide text": lambda _: (
+        b"\x80\x02c_codecs\nencode\nX\x03\x00\x00\x00\xe2\x82\xacX\x06\x00\x00\x00latin1\x86R."
+    ),
+    "call of a number": lambda _: b"\x80\x02K\x01)R.",
+    "persistent id": lambda _: b"\x80\x02U\x01aQ.",
+    "persistent id as text": lambda _: b"Pid\n.",
+    "extension": lambda _: b"\x80\x02\x82\x01.",
+    "extension of four bytes": lambda _: b"\x80\x02\x84\xff\xff\xff\x7f.",
+    "memo bomb": lambda _: b"\x80\x02Nr\xff\xff\xff\xff.",
+    "memo that is not there": lambda _: b"\x80\x02h\x05.",
+    "string longer than the file": lambda _: b"\x80\x02T\xff\xff\xff\x7fabc.",
+    "bytes of eight-byte length": lambda _: b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.",
+    "nested lists": lambda _: b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".",
+    "nested tuples": lambda _: b"\x80\x02)" + b"\x85" * 300_000 + b".",
+    "nested tuple as a key": lambda _: b"\x80\x02})" + b"\x85" * 300_000 + b"Ns.",
+    "array as a key": lambda _: b"\x80\x02}" + array(ROWS) + b"Ns.",
+    "list as a key": lambda _: b"\x80\x02}]Ns.",
+    "list that holds itself": lambda _: b"\x80\x02]q\x00h\x00a.",
+    "odd pairs": lambda _: b"\x80\x02}(U\x01au.",
+    "append to a number": lambda _: b"\x80\x02K\x01K\x01a.",
+    "items of a number": lambda _: b"\x80\x02K\x01(K\x01K\x01u.",
+    "no mark": lambda _: b"\x80\x02t.",
+    "empty stack": lambda _: b"\x80\x02.",
+    "empty file": lambda _: b"",
+    "endless name": lambda _: b"\x80\x02c" + b"a" * 10_000,
+    "broken text": lambda _: b"\x80\x02X\x01\x00\x00\x00\xff.",
+    "another protocol": lambda _: pickle.dumps({"data": 1}, protocol=4),
+    "not a dictionary": lambda _: b"\x80\x02K\x01.",
+    "no data": lambda _: dictionary({b"labels": LABELS}),
+    "data that is a list": lambda _: dictionary({b"data": LABELS, b"labels": LABELS}),
+    "no labels": lambda _: dictionary({b"data": array(ROWS)}),
+    "labels that are text": lambda _: dictionary({b"data": array(ROWS), b"labels": text(b"ab")}),
+    "a label too few": lambda _: dictionary({b"data": array(ROWS), b"labels": listing([number(1)])}),
+    "a label out of range": lambda _: dictionary({b"data": array(ROWS), b"labels": listing([number(1), number(10)])}),
+    "a negative label": lambda _: dictionary({b"data": array(ROWS), b"labels": listing([number(1), number(-1)])}),
+    "a true label": lambda _: dictionary({b"data": array(ROWS), b"labels": listing([number(1), b"\x88"])}),
+    "an array label": lambda _: dictionary({b"data": array(ROWS), b"labels": listing([number(1), array(ROWS)])}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_nothing_in_a_hostile_file_runs_and_the_error_is_one_line(tmp_path: Path, name: str) -> None:
+    marker = tmp_path / "marker"
+    path = tmp_path / "cifar-10-batches-py" / "data_batch_1"
+    folder(tmp_path, {**batches(), path.name: HOSTILE[name](marker)})
+    with pytest.raises(DataError, match=path.name) as caught:
+        load(TINY, tmp_path)
+    assert not marker.exists()
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_one_text_encoded_again_and_again_does_not_fill_the_memory() -> None:
+    long = b"a" * (1 << 20)
+    raw = b"\x80\x02X" + struct.pack("<I", len(long)) + long + b"q\x00"
+    raw += b"c_codecs\nencode\nh\x00X\x06\x00\x00\x00latin1\x86R" * 64
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="another call"):
+            Reader(raw, "here").load()
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_of_too_many_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifar, "MAX_STEPS", 1000)
+    with pytest.raises(DataError, match="at most 1000 steps"):
+        Reader(b"\x80\x02" + b"]" * 2000, "here").load()
+
+
+@pytest.mark.parametrize("write", [python2, modern])
+def test_a_file_cut_anywhere_is_refused(write: Writer) -> None:
+    raw = write(ROWS, [1, 2])
+    for end in {*range(30), *np.linspace(30, len(raw) - 1, 50, dtype=int).tolist()}:
+        with pytest.raises(DataError):
+            cifar.read_batch(raw[:end], "here", layout=TINY)
+
+
+@pytest.mark.parametrize("write", [python2, modern])
+def test_a_flipped_bit_gives_a_batch_or_a_data_error(write: Writer) -> None:
+    raw = write(ROWS, [1, 2])
+    structure = [at for at in range(len(raw)) if at < 400 or at > len(raw) - 200]
+    choose = random.Random(0)
+    refused = 0
+    for _ in range(1500):
+        flipped = bytearray(raw)
+        flipped[choose.choice(structure)] ^= 1 << choose.randrange(8)
+        try:
+            pixels, labels = cifar.read_batch(bytes(flipped), "here", layout=TINY)
+        except DataError:
+            refused += 1
+        else:
+            assert pixels.shape == (2, 3072)
+            assert pixels.dtype == np.uint8
+            assert all(0 <= label < 10 for label in labels)
+    assert 200 < refused < 1500
+
+
+@pytest.mark.skipif("FAUDIT_CIFAR10" not in os.environ, reason="FAUDIT_CIFAR10 names no folder with the real CIFAR-10")
+def test_real_cifar10_is_read_whole_and_its_constants_are_right() -> None:
+    data = cifar10(Path(os.environ["FAUDIT_CIFAR10"]))
+    assert data.train_x.shape == (50_000, 3, 32, 32)
+    assert data.train_y.bincount().tolist() == [5000] * 10
+    assert data.test_y.bincount().tolist() == [1000] * 10
+    for channel in range(3):
+        levels = data.train_x[:, channel].flatten().bincount(minlength=256).double()
+        grey = torch.arange(256).double() / 255
+        mean = float((levels * grey).sum() / levels.sum())
+        std = float((levels * (grey - mean) ** 2).sum() / levels.sum()) ** 0.5
+        assert mean == pytest.approx(data.mean[channel], abs=1e-3)  # a copy by way of JPEG differs this much
+        assert std == pytest.approx(data.std[channel], abs=2e-3)

@@ -1,0 +1,140 @@
+"""Killed anywhere and resumed, a run ends as if nothing had happened: same rows, timings apart, same weights, bit for bit."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faudit.checkpoint import load
+from faudit.config import RunConfig
+from faudit.errors import StoreError
+from faudit.store import Run
+from faudit.train import fit, stream
+from tests.conftest import ROOT, faudit
+from tests.test_train import QUICK, same_weights, without_timings
+
+CASES = {
+    "dfa": RunConfig(rule="dfa", epochs=14, width=24, depth=3, batch_size=64, penalty=0.01),
+    "fa": RunConfig(rule="fa", epochs=14, width=24, depth=3, batch_size=64, optimizer="sgd", momentum=0.9, log_every=3),
+    "bp": RunConfig(rule="bp", epochs=14, width=24, depth=3, batch_size=64, random_targets=True, dtype="float64"),
+}
+KILLS = 9  # of each: 27 in all
+
+
+def identical(disturbed: Run, calm: Run) -> None:
+    assert disturbed.status == calm.status == "done"
+    assert without_timings(disturbed.rows()) == without_timings(calm.rows())
+    assert same_weights(disturbed, calm)
+    one, other = load(disturbed.checkpoint)[0], load(calm.checkpoint)[0]
+    assert one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
+    assert not list(disturbed.path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, case: str) -> None:
+    config = CASES[case]
+    command = [sys.executable, str(ROOT / "tests" / "killer.py"), str(tmp_path / "killed"), str(KILLS), "5"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [*command, json.dumps(config.to_json())], capture_output=True, text=True, timeout=300, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["hits"] == KILLS, "the run ended before it was killed often enough"
+    identical(Run(tmp_path / "killed" / config.run_id), fit(config, tmp_path / "calm"))
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3])
+def test_stopping_after_any_row_changes_nothing(tmp_path: Path, stop_after: int) -> None:
+    """A generator closed after the row and before the checkpoint: the exact gap between the two writes."""
+    run = Run(tmp_path / "a" / QUICK.run_id)
+    rows = stream(QUICK, run)
+    for _ in range(stop_after):
+        next(rows)
+    rows.close()  # type: ignore[attr-defined]  # stream is a generator
+    assert run.status == "stopped" and len(run.rows()) == stop_after
+    identical(fit(QUICK, tmp_path / "a"), fit(QUICK, tmp_path / "b"))
+
+
+@pytest.mark.parametrize("fails_at", [1, 3, 6, 9, 12])
+def test_a_full_disk_at_any_write_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
+    calls = 0
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls >= fails_at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreError, match=r"No space left on device. Free some space"):
+            fit(QUICK, tmp_path / "a")
+    identical(fit(QUICK, tmp_path / "a"), fit(QUICK, tmp_path / "b"))
+
+
+def test_a_torn_row_is_written_again(tmp_path: Path) -> None:
+    run = Run(tmp_path / "a" / QUICK.run_id)
+    rows = stream(QUICK, run)
+    next(rows), next(rows)
+    rows.close()  # type: ignore[attr-defined]  # stream is a generator
+    run.rows_file.write_bytes(run.rows_file.read_bytes()[:-20])
+    identical(fit(QUICK, tmp_path / "a"), fit(QUICK, tmp_path / "b"))
+
+
+def test_a_checkpoint_cut_short_stops_with_a_line_and_the_advice_works(tmp_path: Path) -> None:
+    run = Run(tmp_path / "a" / QUICK.run_id)
+    rows = stream(QUICK, run)
+    next(rows), next(rows)
+    rows.close()  # type: ignore[attr-defined]  # stream is a generator
+    run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:-5])
+    before = run.rows_file.read_bytes()
+    with pytest.raises(StoreError, match="Delete that file to train the run again"):
+        fit(QUICK, tmp_path / "a")
+    assert run.rows_file.read_bytes() == before
+    run.checkpoint.unlink()
+    identical(fit(QUICK, tmp_path / "a"), fit(QUICK, tmp_path / "b"))
+
+
+def test_two_processes_on_one_run(tmp_path: Path) -> None:
+    """The second is told so at once, the first is not disturbed, and the run is trained once."""
+    flags = ["train", "--rule", "dfa", "--epochs", "60", "--width", "64", "--batch-size", "32", "--runs", str(tmp_path)]
+    first = subprocess.Popen(
+        [sys.executable, "-m", "faudit", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    config = RunConfig(rule="dfa", epochs=60, width=64, batch_size=32)
+    run = Run(tmp_path / config.run_id)
+    until = time.monotonic() + 60
+    while not run.rows_file.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    second = faudit(*flags)
+    assert second.returncode == 2 and second.stdout == ""
+    assert second.stderr.count("\n") == 1 and "being trained by another process" in second.stderr
+    out, problems = first.communicate(timeout=120)
+    assert first.returncode == 0, problems
+    assert out.strip().endswith(run.name)
+    assert [row["epoch"] for row in run.rows()] == list(range(61))
+
+
+def test_interrupting_says_how_to_go_on(tmp_path: Path) -> None:
+    import signal
+
+    flags = ["train", "--epochs", "500", "--width", "64", "--runs", str(tmp_path)]
+    child: Any = subprocess.Popen([sys.executable, "-m", "faudit", *flags], stderr=subprocess.PIPE, text=True)
+    run = Run(tmp_path / RunConfig(epochs=500, width=64).run_id)
+    until = time.monotonic() + 60
+    while not run.rows_file.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 130 and "The same command goes on" in said and "Traceback" not in said
+    assert run.status == "stopped"

@@ -1,0 +1,206 @@
+"""The loop: rows as promised, divergence with a place, results that depend on the config and on nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from faudit.checkpoint import weights
+from faudit.config import RunConfig
+from faudit.errors import ConfigError, DataError, StoreError
+from faudit.rows import TIMINGS, Row
+from faudit.store import Run
+from faudit.train import fit, learning_rate, prepare, read, stream, test_accuracy
+from tests.conftest import tiny_dataset
+
+test_accuracy.__test__ = False  # type: ignore[attr-defined]  # a function of ours, not a test
+QUICK = RunConfig(data="digits", epochs=3, width=16, depth=2, batch_size=128)
+
+
+def without_timings(rows: list[Row]) -> list[Row]:
+    return [{name: value for name, value in row.items() if name not in TIMINGS} for row in rows]
+
+
+def same_weights(a: Run, b: Run) -> bool:
+    one, other = weights(a), weights(b)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_has_every_entry_at_epoch_0_and_after_each_epoch(tmp_path: Path) -> None:
+    run = fit(QUICK.with_(rule="dfa"), tmp_path)
+    rows = run.rows()
+    assert run.status == "done" and [row["epoch"] for row in rows] == [0, 1, 2, 3]
+    for row in rows:
+        assert list(row) == [
+            "epoch", "hidden_norms", "grad_norms", "grad_norms_frobenius", "gamma", "gamma_undefined",
+            "acc_eval", "loss_eval", "test_acc", "train_loss", "seconds", "probe_seconds",
+        ]  # fmt: skip
+        assert [len(row[name]) for name in ("hidden_norms", "grad_norms", "grad_norms_frobenius")] == [3, 3, 3]
+        assert len(row["gamma"]) == len(row["gamma_undefined"]) == 2
+    assert rows[0]["train_loss"] is None and all(row["train_loss"] > 0 for row in rows[1:])
+    assert [row["test_acc"] is not None for row in rows] == [True, False, False, True]
+    assert rows[-1]["acc_eval"] == pytest.approx(rows[-1]["test_acc"])  # 360 test samples: the buffer is all of them
+    outcome = run.outcome()
+    assert outcome is not None and outcome["test_acc"] == rows[-1]["test_acc"] and len(outcome["weights_sha256"]) == 64
+
+
+def test_log_every_and_the_last_epoch(tmp_path: Path) -> None:
+    run = fit(QUICK.with_(epochs=5, log_every=2), tmp_path)
+    assert [row["epoch"] for row in run.rows()] == [0, 2, 4, 5]
+
+
+def test_the_test_set_is_measured_every_ten_epochs_and_at_the_end(tmp_path: Path) -> None:
+    run = fit(QUICK.with_(epochs=12, width=4, batch_size=1437), tmp_path)
+    assert [row["epoch"] for row in run.rows() if row["test_acc"] is not None] == [0, 10, 12]
+
+
+def test_probing_changes_no_weight(tmp_path: Path) -> None:
+    often, seldom = (fit(QUICK.with_(rule="fa", log_every=every), tmp_path) for every in (1, 100))
+    assert same_weights(often, seldom)
+
+
+def test_a_run_is_the_same_again_and_differs_with_the_seed(tmp_path: Path) -> None:
+    one, again = (fit(QUICK.with_(rule="dfa"), tmp_path / name) for name in "ab")
+    other = fit(QUICK.with_(rule="dfa", seed=43), tmp_path)
+    assert without_timings(one.rows()) == without_timings(again.rows()) and same_weights(one, again)
+    assert not same_weights(one, other)
+
+
+def test_the_global_generator_and_thread_count_are_left_alone(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    one = fit(QUICK.with_(threads=2), tmp_path / "a")
+    assert torch.equal(before, torch.get_rng_state()) and torch.get_num_threads() == threads
+    torch.manual_seed(2)
+    assert same_weights(one, fit(QUICK.with_(threads=2), tmp_path / "b"))
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    run = fit(QUICK, tmp_path)
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in run.path.iterdir()}
+    assert list(stream(QUICK, run)) == []
+    assert before == {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in run.path.iterdir()}
+
+
+@pytest.mark.parametrize("rule", ["bp", "dfa", "frozen-dfa"])
+def test_frozen_blocks_stay_and_others_move(tmp_path: Path, rule: str) -> None:
+    config = QUICK.with_(rule=rule)
+    start = prepare(config, tiny_like_digits()).progress.params
+    end = weights(fit(config, tmp_path))
+    moved = {name for name in start if not torch.equal(start[name].detach(), end[name])}
+    still = {name for name in start if name.startswith("blocks.")} if rule == "frozen-dfa" else set()
+    assert moved == start.keys() - still
+
+
+def tiny_like_digits():  # type: ignore[no-untyped-def]
+    from faudit.data import DATASETS
+
+    return DATASETS["digits"](None)
+
+
+def test_the_schedule_is_torchs_cosine() -> None:
+    config = RunConfig(lr=0.3, epochs=7)
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)
+    for epoch in range(1, 8):
+        assert learning_rate(config, epoch) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        optimizer.step()
+        schedule.step()
+
+
+@pytest.mark.parametrize("rule", ["bp", "dfa"])
+def test_divergence_ends_the_run_with_its_place_and_keeps_the_rows(tmp_path: Path, rule: str) -> None:
+    config = QUICK.with_(rule=rule, optimizer="sgd", lr=1e30, weight_decay=0.0, epochs=4)
+    run = fit(config, tmp_path)
+    rows = run.rows()
+    assert run.status == "failed"
+    outcome = run.outcome()
+    assert outcome is not None and outcome["epoch"] == rows[-1]["epoch"] >= 1 and outcome["tap"] in (0, 1, 2)
+    assert rows[0]["epoch"] == 0 and math.isfinite(rows[0]["loss_eval"])
+    assert not all(math.isfinite(norm) for norm in rows[-1]["hidden_norms"])
+    for line in run.rows_file.read_text().splitlines():
+        json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
+    assert not (run.path / "done.json").exists()
+    assert list(stream(config, run)) == []
+
+
+def test_divergence_is_noticed_between_two_logged_epochs(tmp_path: Path) -> None:
+    config = QUICK.with_(optimizer="sgd", lr=1e30, weight_decay=0.0, epochs=50, log_every=50)
+    run = fit(config, tmp_path)
+    outcome = run.outcome()
+    assert run.status == "failed" and outcome is not None and outcome["epoch"] < 50
+
+
+def test_the_tap_of_a_divergence_is_the_first_that_overflowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from faudit import train
+
+    original = train.one_epoch
+
+    def spoiled(job: train.Job, epoch: int) -> float:
+        loss = original(job, epoch)
+        if epoch == 2:
+            with torch.no_grad():
+                job.progress.params["blocks.1.w2.bias"].fill_(math.inf)
+        return loss
+
+    monkeypatch.setattr(train, "one_epoch", spoiled)
+    outcome = fit(QUICK, tmp_path).outcome()
+    assert outcome is not None and (outcome["epoch"], outcome["tap"]) == (2, 2)
+
+
+def test_the_evaluation_buffer_is_fixed_and_never_larger_than_the_test_set() -> None:
+    data = tiny_dataset(test=20)
+    first, second = (read(prepare(QUICK.with_(eval_size=8, seed=seed, batch_size=8), data)) for seed in (1, 2))
+    assert torch.equal(first.x, second.x) and len(first.x) == 8
+    assert len(read(prepare(QUICK.with_(batch_size=8), data)).x) == 20
+
+
+def test_test_accuracy_counts_every_test_sample_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = prepare(QUICK.with_(batch_size=8), tiny_dataset())
+    logits = job.net.forward(job.progress.params, job.dataset.normalise(job.dataset.test_x))
+    want = float((logits.argmax(1) == job.dataset.test_y).double().mean())
+    for chunk in (3, 7, 1000):
+        monkeypatch.setattr("faudit.train.TEST_CHUNK", chunk)
+        assert test_accuracy(job) == pytest.approx(want)
+
+
+def test_settings_that_would_change_nothing_are_refused(tmp_path: Path) -> None:
+    for config in (QUICK.with_(clip=2.0), QUICK.with_(credit_eps=1e-3), QUICK.with_(momentum=0.5)):
+        with pytest.raises(ConfigError, match="does not read"):
+            fit(config, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_this_machine_lacks_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(ConfigError, match="without CUDA"):
+        fit(QUICK.with_(device="cuda:0"), tmp_path)
+    with pytest.raises(DataError, match="batch-size"):
+        fit(QUICK.with_(batch_size=5000), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_missing_under_a_checkpoint_are_noticed(tmp_path: Path) -> None:
+    run = Run(tmp_path / QUICK.run_id)
+    rows = stream(QUICK, run)
+    next(rows), next(rows), next(rows)
+    rows.close()  # type: ignore[attr-defined]  # stream is a generator
+    run.rows_file.unlink()
+    with pytest.raises(StoreError, match="lacks the row of epoch 0"):
+        list(stream(QUICK, run))
+
+
+def test_a_resume_on_other_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path / QUICK.run_id)
+    rows = stream(QUICK, run)
+    next(rows)
+    rows.close()  # type: ignore[attr-defined]  # stream is a generator
+    monkeypatch.setattr("faudit.data.dataset.Dataset.fingerprint", lambda self: "other")
+    with pytest.raises(StoreError, match="not those that"):
+        list(stream(QUICK, run))
