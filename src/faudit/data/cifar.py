@@ -168,7 +168,7 @@ def read_archive(path: Path, layout: Layout) -> dict[str, bytes]:
                         found[name] = content.read()
             while stream.read(1 << 20):  # gzip compares its checksum at the end
                 pass
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, RecursionError) as error:  # each is raised
         raise damaged("a damaged archive", expected="a whole tar.gz", got=error, where=path) from error
     missing = [name for name in layout.train + layout.test if name not in found]
     if missing:
