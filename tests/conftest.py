@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.rules.rule import Rule
 
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")  # for the processes that tests start
 torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
 
 ROOT = Path(__file__).parents[1]

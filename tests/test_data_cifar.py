@@ -345,6 +345,9 @@ def broken_archives() -> dict[str, bytes]:
     sparse.pax_headers = {"GNU.sparse.map": "not a number", "GNU.sparse.size": "1"}
     long_name = tarfile.TarInfo("name")
     long_name.type, long_name.size = tarfile.GNUTYPE_LONGNAME, 4
+    endless, sparse_endless = tarfile.TarInfo("endless"), tarfile.TarInfo("endless")
+    endless.size = sparse_endless.size = 1 << 62
+    sparse_endless.type = tarfile.GNUTYPE_SPARSE
     chain = (long_name.tobuf(tarfile.GNU_FORMAT) + b"abc".ljust(512, b"\0")) * 3000
     return {
         "not a gzip": good.getvalue(),
@@ -353,6 +356,8 @@ def broken_archives() -> dict[str, bytes]:
         "bad deflate": gzip.compress(good.getvalue(), 0)[:30_000] + b"\xff" * 30_000,
         "sparse map": gzip.compress(sparse.tobuf(tarfile.PAX_FORMAT) + good.getvalue()),
         "headers of headers": gzip.compress(chain + good.getvalue()),
+        "endless member": gzip.compress(endless.tobuf(tarfile.GNU_FORMAT) + good.getvalue()),
+        "endless sparse member": gzip.compress(sparse_endless.tobuf(tarfile.GNU_FORMAT) + good.getvalue()),
         "cut member": gzip.compress(good.getvalue()[:5000]),
     }
 

@@ -195,11 +195,16 @@ def wanted_name(member: tarfile.TarInfo, layout: Layout, *, where: Path) -> str 
 class Bounded(gzip.GzipFile):
     """A gzip that ends in an error past ``MAX_ARCHIVE`` bytes: a small one can hold a thousand times its size."""
 
+    ends = 0
+
     def read(self, size: int | None = -1) -> bytes:
         """At most ``size`` further bytes."""
         data = super().read(size)
         if self.tell() > MAX_ARCHIVE:
             raise damaged("an archive too large", expected=f"at most {MAX_ARCHIVE} bytes", got="more", where=self.name)
+        self.ends += not data
+        if self.ends > 10:  # tarfile would skip a member of 2⁶³ bytes by as many reads of nothing
+            raise EOFError("a member longer than the archive")
         return data
 
 

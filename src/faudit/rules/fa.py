@@ -39,7 +39,7 @@ class FA(LocalRule):
             h_last = taps[-1].detach().requires_grad_()
             loss = F.cross_entropy(net.readout(params, h_last), y)
             (gradient,) = torch.autograd.grad(loss, h_last)
-        credits = [net.tap(gradient)]
+        credit = [net.tap(gradient)]
         for l in reversed(range(net.signals - 1)):
-            credits.insert(0, credits[0] @ state[f"B.{l}"].T)
-        return credits
+            credit.insert(0, credit[0] @ state[f"B.{l}"].T)
+        return credit

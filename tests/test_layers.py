@@ -1,0 +1,117 @@
+"""Imports only go down, `audit` never trains, and files stay short: the map of the code, kept true."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+SOURCE = ROOT / "src" / "faudit"
+
+# Lowest first. A package's own __init__ holds only its table of names, so the tables are at the bottom.
+LAYERS: list[list[str]] = [
+    ["errors"],
+    ["registry"],
+    ["nets/__init__", "rules/__init__", "data/__init__", "probes/__init__"],
+    ["config", "rng", "tensors", "rows", "environment"],
+    ["nets/", "data/", "store"],
+    ["rules/", "checkpoint", "tables"],
+    ["probes/", "progress"],
+    ["train"],
+    ["demo", "bench"],
+    ["cli"],
+    ["__main__", "__init__"],
+]
+NO_TORCH = ["errors", "registry", "config", "rows", "environment", "store", "tables", "progress", "cli", "demo"]
+LONGEST = 300
+
+
+def modules() -> list[str]:
+    return sorted(str(path.relative_to(SOURCE).with_suffix("")) for path in SOURCE.rglob("*.py"))
+
+
+def layer(module: str) -> int:
+    for level, names in enumerate(LAYERS):
+        if module in names:
+            return level
+    for level, names in enumerate(LAYERS):
+        if any(name.endswith("/") and module.startswith(name) for name in names):
+            return level
+    pytest.fail(f"{module}.py is in no layer: add it to LAYERS")
+
+
+def imports(module: str) -> list[tuple[int, str, bool]]:
+    """(line, what, whether at the top level) of every import; what is a module of ours or a foreign package."""
+    tree = ast.parse((SOURCE / f"{module}.py").read_text())
+    lazy = {id(node) for outer in ast.walk(tree) if isinstance(outer, ast.FunctionDef) for node in ast.walk(outer)}
+    typing = {
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.If) and ast.unparse(outer.test) == "TYPE_CHECKING"
+        for node in ast.walk(outer)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in typing:
+            continue
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name, id(node) not in lazy) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                path = SOURCE.joinpath(*whole.split(".")[1:])
+                inner = whole.startswith("faudit.") and (path.with_suffix(".py").exists() or path.is_dir())
+                found.append((node.lineno, whole if inner else node.module, id(node) not in lazy))
+    return found
+
+
+def ours(name: str) -> str | None:
+    """faudit.rules.dfa → rules/dfa; faudit.rules → rules/__init__; None for a foreign package."""
+    if name.split(".")[0] != "faudit":
+        return None
+    path = "/".join(name.split(".")[1:])
+    return path if path and (SOURCE / f"{path}.py").exists() else f"{path}/__init__".lstrip("/")
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_only_go_down(module: str) -> None:
+    for line, name, _ in imports(module):
+        target = ours(name)
+        if target is None or module == "__init__":
+            continue
+        same_family = Path(target).parent == Path(module).parent != Path(".")
+        assert target == "__init__" or layer(target) < layer(module) or same_family, (
+            f"{module}.py:{line} imports {name}, which is not below it"
+        )
+
+
+@pytest.mark.parametrize("module", NO_TORCH)
+def test_some_files_know_no_torch(module: str) -> None:
+    seen, queue = set(), [module]
+    while queue:
+        current = queue.pop()
+        for line, name, top in imports(current):
+            if not top:
+                continue
+            assert name.split(".")[0] != "torch", f"{current}.py:{line} imports torch, and {module}.py imports it"
+            target = ours(name)
+            if target and target not in seen:
+                seen.add(target)
+                queue.append(target)
+
+
+@pytest.mark.parametrize("module", modules())
+def test_files_stay_short_and_say_what_they_are(module: str) -> None:
+    text = (SOURCE / f"{module}.py").read_text()
+    assert len(text.splitlines()) <= LONGEST, f"{module}.py is over {LONGEST} lines: split it"
+    assert ast.get_docstring(ast.parse(text)), f"{module}.py has no docstring"
+
+
+def test_nothing_is_pickled() -> None:
+    for module in modules():
+        for line, name, _ in imports(module):
+            assert name.split(".")[0] not in ("pickle", "dill", "cloudpickle", "shelve"), f"{module}.py:{line}"
+        assert "torch.load" not in (SOURCE / f"{module}.py").read_text(), module

@@ -1,0 +1,132 @@
+"""Planted defects: each of these one-line mistakes, all made by somebody before, must be caught by a test.
+
+The package is copied, one line of the copy is spoiled, and the named tests run against the copy: they must fail. That they pass on the
+unspoiled code is what the rest of the suite shows. ``old`` must occur exactly once, so a mutation cannot silently stop mutating.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+HAND = "tests/closed_forms/test_rules_by_hand.py"
+JOINT = "tests/closed_forms/test_joint_step.py"
+RULES = "tests/laws/test_rules.py"
+PROBES = "tests/laws/test_probes.py"
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One spoiled line and the tests that must notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+DEFECTS = [
+    Defect("error of the wrong sign", "rules/rule.py",
+           "F.softmax(logits, dim=1) - F.one_hot(y, logits.shape[1]).to(logits.dtype)",
+           "F.one_hot(y, logits.shape[1]).to(logits.dtype) - F.softmax(logits, dim=1)", HAND),
+    Defect("the derivative of the activation forgotten", "nets/resmlp.py",
+           "z = F.gelu(F.linear(z,", "z = (lambda u: u + (F.gelu(u) - u).detach())(F.linear(z,", HAND),
+    Defect("feedback redrawn at every step", "rules/dfa.py",
+           'error @ state[f"B.{l}"].T', 'error @ torch.randn_like(state[f"B.{l}"]).T', RULES),
+    Defect("feedback never used: plain BP instead", "rules/dfa.py",
+           "class DFA(LocalRule):",
+           "class DFA(LocalRule):\n    def step(self, *a):\n        from faudit.rules.bp import BP\n        return BP().step(*a)\n",
+           RULES),
+    Defect("a block that never trains", "rules/rule.py",
+           'return True', 'return not name.startswith("blocks.1.")', HAND),
+    Defect("frozen blocks that train", "rules/frozen.py",
+           'return not name.startswith("blocks.")', "return True", HAND),
+    Defect("the graph not cut between blocks", "nets/net.py",
+           "h = self.join(h, branches[l].detach())", "h = self.join(h, branches[l])", "tests/laws/test_nets.py"),
+    Defect("the embedding not cut from the first block", "nets/net.py",
+           "h = embedded.detach()", "h = embedded", "tests/laws/test_nets.py"),
+    Defect("mean for sum in the penalty", "rules/rule.py",
+           "penalty / len(trace.logits) * total", "penalty / trace.branches[0].numel() * total", RULES),
+    Defect("credit not normalised per sample", "rules/rule.py",
+           "credit.square().mean(dim=1, keepdim=True).sqrt()", "credit.square().mean().sqrt()", HAND),
+    Defect("the batch mean forgotten in the local loss", "rules/rule.py",
+           "normalised(credit, self.credit_eps) / len(x)", "normalised(credit, self.credit_eps)", HAND),
+    Defect("one clip for all blocks together", "rules/rule.py",
+           "blocks.index(part(name)) for name in names", "0 for name in names", JOINT),
+    Defect("FA from the summed loss", "rules/fa.py",
+           "F.cross_entropy(net.readout(params, h_last), y)",
+           'F.cross_entropy(net.readout(params, h_last), y, reduction="sum")', HAND),
+    Defect("FA with the skip carried along", "rules/fa.py",
+           'credit[0] @ state[f"B.{l}"].T', 'credit[0] + credit[0] @ state[f"B.{l}"].T', HAND),
+    Defect("norm(-1): an L₋₁ norm of everything", "tensors.py",
+           "torch.linalg.vector_norm(vectors.flatten(1), dim=1, dtype=torch.float64)",
+           "vectors.flatten(1).double().norm(-1).expand(len(vectors))", "tests/test_tensors.py"),
+    Defect("the library's cosine with its clamp", "tensors.py",
+           "a, b = a.flatten(1).double(), b.flatten(1).double()",
+           "return torch.nn.functional.cosine_similarity(a.flatten(1), b.flatten(1))", "tests/test_tensors.py"),
+    Defect("an undefined cosine scored as zero", "tensors.py",
+           "defined = values[~values.isnan()]", "defined = values.nan_to_num(0.0)", "tests/test_tensors.py"),
+    Defect("gradients of the mean over the buffer", "rules/bp.py",
+           'y, reduction="sum")', "y)", PROBES),
+    Defect("a swallowed seed", "rng.py",
+           'f"faudit:{seed}:{name}"', 'f"faudit:{name}"', RULES),
+    Defect("one generator for everything", "rng.py",
+           'f"faudit:{seed}:{name}"', 'f"faudit:{seed}"', "tests/test_rng.py"),
+    Defect("black padding after normalising", "data/batches.py",
+           "F.pad(x, (padding,) * 4)", "F.pad(x, (padding,) * 4, value=127)", "tests/test_batches.py"),
+    Defect("random targets that disturb the order", "data/batches.py",
+           'generator=generators["targets"]', "generator=draw", "tests/test_batches.py"),
+    Defect("the optimizer's state not saved", "checkpoint.py",
+           "if isinstance(held, Tensor):", "if False:", "tests/test_checkpoint.py"),
+    Defect("the feedback not saved", "checkpoint.py",
+           'named.update({f"rule/{name}": value for name, value in progress.state.items()})', "pass",
+           "tests/test_checkpoint.py"),
+    Defect("rows kept that the checkpoint does not know", "train.py",
+           "run.keep_rows(until=epoch)", "run.keep_rows(until=10**9)", "tests/test_resume.py::test_stopping_after_any_row_changes_nothing"),
+    Defect("a setting left out of the run's name", "config.py",
+           "for name in SETTINGS if getattr(self, name) != default(name)}",
+           'for name in SETTINGS if getattr(self, name) != default(name) and name != "clip"}', "tests/test_config.py"),
+]  # fmt: skip
+
+
+def spoiled_copy(defect: Defect, root: Path) -> None:
+    """A copy of package and tests with one line spoiled."""
+    for folder in ("src", "tests"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    file = root / "src" / "faudit" / defect.file
+    text = file.read_text()
+    assert text.count(defect.old) == 1, f"the line to spoil is not there once: {defect.old}"
+    file.write_text(text.replace(defect.old, defect.new))
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_every_planted_defect_is_caught(tmp_path: Path, half: int) -> None:
+    """In two halves, for two workers."""
+    chosen = DEFECTS[half::2]
+    jobs = [{"root": str(tmp_path / str(i)), "tests": defect.tests} for i, defect in enumerate(chosen)]
+    for defect, job in zip(chosen, jobs, strict=True):
+        spoiled_copy(defect, Path(job["root"]))
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    subprocess.run([sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")], check=True, cwd=tmp_path)
+    for defect, job in zip(chosen, jobs, strict=True):
+        answer = json.loads((Path(job["root"]) / "answer.json").read_text())
+        caught = answer["code"] == pytest.ExitCode.TESTS_FAILED and "1 failed" in answer["said"]
+        assert caught, f"not caught: {defect.name}\n{answer['said']}"
+
+
+def test_the_same_tests_pass_on_an_unspoiled_copy(tmp_path: Path) -> None:
+    """Else a defect would seem caught because a copy cannot run at all."""
+    nothing = Defect("nothing", "rng.py", "NAMES = (", "NAMES = (", "tests/test_rng.py")
+    spoiled_copy(nothing, tmp_path / "copy")
+    (tmp_path / "jobs.json").write_text(json.dumps([{"root": str(tmp_path / "copy"), "tests": nothing.tests}]))
+    subprocess.run([sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")], check=True, cwd=tmp_path)
+    assert json.loads((tmp_path / "copy" / "answer.json").read_text())["code"] == 0
