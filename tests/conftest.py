@@ -7,14 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
-from faudit.nets import NETS
 from faudit.nets.net import Net
+from faudit.nets.resmlp import ResMLP
 from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.rules.rule import Rule
@@ -35,16 +36,16 @@ def tiny_dataset(train: int = 60, test: int = 20) -> Dataset:
 
 # One tiny instance of every net, and of every variant whose mathematics differs. A new net adds its own.
 TINY_NETS: dict[str, Callable[[], Net]] = {
-    "resmlp": lambda: NETS["resmlp"]((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.4),
-    "resmlp-no-norm": lambda: NETS["resmlp"]((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.4, no_terminal_norm=True),
-    "resmlp-no-residual": lambda: NETS["resmlp"]((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.8, no_residual=True),
+    "resmlp": lambda: ResMLP((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.4),
+    "resmlp-no-norm": lambda: ResMLP((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.4, no_terminal_norm=True),
+    "resmlp-no-residual": lambda: ResMLP((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.8, no_residual=True),
 }
 
 
 class Setup:
     """A rule on a net with weights, feedback and a batch, all in float64."""
 
-    def __init__(self, rule: str, net: str, seed: int = 0, **settings: float) -> None:
+    def __init__(self, rule: str, net: str, seed: int = 0, **settings: Any) -> None:
         self.rule: Rule = RULES[rule](**settings)
         self.net: Net = TINY_NETS[net]()
         named = generators(seed)

@@ -2,7 +2,7 @@
 
     python tests/killer.py STORE KILLS SEED CONFIG.json
 
-A process of its own, so that each attempt is a fork of a fresh interpreter with torch already imported: twenty kills take seconds.
+A process of its own, so that each attempt is a fork with torch already imported: twenty kills take seconds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def main(store: Path, kills: int, seed: int, config: RunConfig) -> None:
         if Run(store / config.run_id).status == "done":
             break
         now = len(Run(store / config.run_id).rows())
-        longest = min(longest * 1.5, 1.0) if now == epochs else max(longest / 1.2, 0.05)  # some progress, never too much
+        longest = (
+            min(longest * 1.5, 1.0) if now == epochs else max(longest / 1.2, 0.05)
+        )  # some progress, never too much
         epochs = now
     attempt(config, store, patience=None)
     print(json.dumps({"hits": hits}))

@@ -1,6 +1,8 @@
-"""Run tests against spoiled copies of the package: forked from one process that has imported torch, so each takes a second.
+"""Run tests against spoiled copies of the package, each in a fork of one process that has imported torch.
 
-    python tests/mutator.py JOBS.json      [{"root": DIR, "tests": NODE}, …]  →  one pytest exit code and closing line each, as JSON
+    python tests/mutator.py JOBS.json
+
+JOBS is [{"root": DIR, "tests": NODE}, …]; each DIR gets an answer.json with pytest's exit code and closing lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ResMLP and its learning rules written out by hand in numpy and float64: the second, slower, obviously right computation.
+"""ResMLP and its learning rules by hand in numpy and float64: the second, slower, obviously right computation.
 
 No autograd and nothing of faudit: every derivative below is the formula from the page.
 """
@@ -73,7 +73,7 @@ class Oracle:
         e = np.exp(self.logits - self.logits.max(1, keepdims=True))
         e = e / e.sum(1, keepdims=True)
         e[np.arange(len(y)), y] -= 1
-        return e
+        return np.asarray(e)
 
     def readout_back(self, e: Array) -> tuple[dict[str, Array], Array]:
         """Gradients of the readout and at h_L for an error e at the logits."""

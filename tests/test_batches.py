@@ -40,7 +40,9 @@ def test_crops_equal_the_loop() -> None:
 
 def test_an_epoch_is_every_sample_once_in_an_order_of_its_own() -> None:
     data = tiny_dataset()
-    marked = dataclasses.replace(data, train_x=torch.arange(60, dtype=torch.uint8).view(60, 1, 1, 1).expand(60, 1, 4, 4).clone())
+    marked = dataclasses.replace(
+        data, train_x=torch.arange(60, dtype=torch.uint8).view(60, 1, 1, 1).expand(60, 1, 4, 4).clone()
+    )
     named = generators(0)
     seen = []
     for _ in range(2):
@@ -69,7 +71,11 @@ def test_augmented_samples_are_shifted_and_flipped_copies_with_black_before_norm
                         for c in range(5):
                             cut = padded[:, r : r + 6, c : c + 5]
                             candidates += [(cut, False, (r, c)), (cut.flip(-1), True, (r, c))]
-                hits = [(f, at) for cut, f, at in candidates if torch.allclose(data.normalise(cut[None])[0], image, atol=1e-6)]
+                hits = [
+                    (f, at)
+                    for cut, f, at in candidates
+                    if torch.allclose(data.normalise(cut[None])[0], image, atol=1e-6)
+                ]
                 assert hits, "an augmented sample is no crop of any sample of its class"
                 flipped, plain = flipped + hits[0][0], plain + (not hits[0][0])
                 shifted += hits[0][1] != (2, 2)
@@ -103,7 +109,7 @@ def test_random_targets_are_fresh_and_leave_order_and_crops_alone() -> None:
         assert all(torch.equal(a, b) for (a, _), (b, _) in zip(plain, random, strict=True))
         labels.append(torch.cat([y for _, y in random]))
         assert not torch.equal(labels[-1], torch.cat([y for _, y in plain]))
-        assert 0 <= int(labels[-1].min()) and int(labels[-1].max()) < data.classes
+        assert int(labels[-1].min()) >= 0 and int(labels[-1].max()) < data.classes
     assert not torch.equal(*labels)
 
 
@@ -125,7 +131,7 @@ def test_a_dataset_checks_what_it_is_given() -> None:
         {"mean": (0.5, 0.5)},
     ):
         with pytest.raises(DataError, match="tiny t"):
-            dataclasses.replace(data, **change)  # type: ignore[arg-type]
+            dataclasses.replace(data, **change)
 
 
 def test_the_fingerprint_knows_every_pixel_and_label() -> None:
@@ -134,5 +140,9 @@ def test_the_fingerprint_knows_every_pixel_and_label() -> None:
     x, y = data.test_x.clone(), data.train_y.clone()
     x[3, 0, 1, 1] += 1
     y[5] = (y[5] + 1) % 5
-    prints = {data.fingerprint(), dataclasses.replace(data, test_x=x).fingerprint(), dataclasses.replace(data, train_y=y).fingerprint()}
+    prints = {
+        data.fingerprint(),
+        dataclasses.replace(data, test_x=x).fingerprint(),
+        dataclasses.replace(data, train_y=y).fingerprint(),
+    }
     assert len(prints) == 3

@@ -97,7 +97,12 @@ def test_nothing_in_a_checkpoint_is_a_pickle(saved: tuple[Run, Job]) -> None:
 
     with pytest.raises((pickle.UnpicklingError, EOFError, KeyError, ValueError, IndexError)):
         pickle.load(io.BytesIO(saved[0].checkpoint.read_bytes()))  # noqa: S301 - our own bytes, to show it is none
-    assert {name.split("/")[0] for name in checkpoint.load(saved[0].checkpoint)[0]} == {"net", "rule", "rng", "optimizer"}
+    assert {name.split("/")[0] for name in checkpoint.load(saved[0].checkpoint)[0]} == {
+        "net",
+        "rule",
+        "rng",
+        "optimizer",
+    }
 
 
 def test_the_feedback_weights_are_in_it(saved: tuple[Run, Job]) -> None:

@@ -30,12 +30,16 @@ def one_line(error: str) -> str:
     return error
 
 
-@pytest.mark.parametrize("flags", [["bp"], ["dfa"], ["fa"], ["frozen-dfa"], ["frozen-bp"], ["dfa", "--penalty", "0.01"]])
+@pytest.mark.parametrize(
+    "flags", [["bp"], ["dfa"], ["fa"], ["frozen-dfa"], ["frozen-bp"], ["dfa", "--penalty", "0.01"]]
+)
 def test_train_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]) -> None:
     code, out, err = run(capsys, "train", "--rule", *flags, *SMALL, "--runs", str(tmp_path), "--json")
     entry = json.loads(out)
     assert code == 0 and entry["status"] == "done" and entry["epochs"] == 2
-    assert entry["run"] == str(tmp_path / entry["run_id"]) and 0 <= entry["test_acc"] <= 1 and 0 <= entry["acc_eval"] <= 1
+    assert (
+        entry["run"] == str(tmp_path / entry["run_id"]) and 0 <= entry["test_acc"] <= 1 and 0 <= entry["acc_eval"] <= 1
+    )
     assert "epoch 2/2" in err
     code, again, err = run(capsys, "train", "--rule", *flags, *SMALL, "--runs", str(tmp_path), "--json")
     assert code == 0 and again == out and err == ""
@@ -172,7 +176,14 @@ def test_demo_trains_six_ways_prints_a_table_and_is_instant_the_second_time(
 ) -> None:
     from faudit import demo
 
-    assert [demo.title(config) for config in demo.RUNS] == ["bp", "fa", "dfa", "dfa + λ=0.01", "frozen-dfa", "frozen-bp"]
+    assert [demo.title(config) for config in demo.RUNS] == [
+        "bp",
+        "fa",
+        "dfa",
+        "dfa + λ=0.01",
+        "frozen-dfa",
+        "frozen-bp",
+    ]
     monkeypatch.setattr(demo, "RUNS", [config.with_(epochs=2, width=16) for config in demo.RUNS])
     code, out, _ = run(capsys, "demo", "--out", str(tmp_path / "d"))
     assert code == 0 and out.count("done") == 6 and str(tmp_path / "d" / "runs") in out
@@ -190,12 +201,23 @@ def test_data_fetch_of_what_ships_fetches_nothing(capsys: pytest.CaptureFixture[
     assert code == 0 and "ships with faudit" in err and not list(tmp_path.iterdir())
 
 
-LIGHT: list[list[str]] = [["--help"], ["--version"], ["train", "--help"], ["list", "rules"], ["list", "nets"], ["show", "--runs", "."], ["train", "--depth", "0"]]
+LIGHT: list[list[str]] = [
+    ["--help"],
+    ["--version"],
+    ["train", "--help"],
+    ["list", "rules"],
+    ["list", "nets"],
+    ["show", "--runs", "."],
+    ["train", "--depth", "0"],
+]
 
 
 @pytest.mark.parametrize("words", LIGHT, ids=" ".join)
 def test_what_needs_no_torch_imports_none(words: list[str]) -> None:
-    code = f"import sys\nfrom faudit.cli import main\ntry: main({words!r})\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    code = (
+        f"import sys\nfrom faudit.cli import main\ntry: main({words!r})\n"
+        "except SystemExit: pass\nassert 'torch' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "tests", check=False)
     assert done.returncode == 0, done.stderr
 

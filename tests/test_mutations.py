@@ -1,7 +1,8 @@
 """Planted defects: each of these one-line mistakes, all made by somebody before, must be caught by a test.
 
-The package is copied, one line of the copy is spoiled, and the named tests run against the copy: they must fail. That they pass on the
-unspoiled code is what the rest of the suite shows. ``old`` must occur exactly once, so a mutation cannot silently stop mutating.
+The package is copied, one line of the copy is spoiled, and the named tests run against the copy: they must fail. That
+they pass on the unspoiled code is what the rest of the suite shows. ``old`` must occur exactly once, so a mutation
+cannot silently stop mutating.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ DEFECTS = [
            'error @ state[f"B.{l}"].T', 'error @ torch.randn_like(state[f"B.{l}"]).T', RULES),
     Defect("feedback never used: plain BP instead", "rules/dfa.py",
            "class DFA(LocalRule):",
-           "class DFA(LocalRule):\n    def step(self, *a):\n        from faudit.rules.bp import BP\n        return BP().step(*a)\n",
+           "class DFA(LocalRule):\n    def step(self, *a):\n        from faudit.rules.bp import BP as R\n        return R().step(*a)",
            RULES),
     Defect("a block that never trains", "rules/rule.py",
            'return True', 'return not name.startswith("blocks.1.")', HAND),
@@ -91,7 +92,8 @@ DEFECTS = [
            'named.update({f"rule/{name}": value for name, value in progress.state.items()})', "pass",
            "tests/test_checkpoint.py"),
     Defect("rows kept that the checkpoint does not know", "train.py",
-           "run.keep_rows(until=epoch)", "run.keep_rows(until=10**9)", "tests/test_resume.py::test_stopping_after_any_row_changes_nothing"),
+           "run.keep_rows(until=epoch)", "run.keep_rows(until=10**9)",
+           "tests/test_resume.py::test_stopping_after_any_row_changes_nothing"),
     Defect("a setting left out of the run's name", "config.py",
            "for name in SETTINGS if getattr(self, name) != default(name)}",
            'for name in SETTINGS if getattr(self, name) != default(name) and name != "clip"}', "tests/test_config.py"),
@@ -116,7 +118,9 @@ def test_every_planted_defect_is_caught(tmp_path: Path, half: int) -> None:
     for defect, job in zip(chosen, jobs, strict=True):
         spoiled_copy(defect, Path(job["root"]))
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
-    subprocess.run([sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")], check=True, cwd=tmp_path)
+    subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")], check=True, cwd=tmp_path
+    )
     for defect, job in zip(chosen, jobs, strict=True):
         answer = json.loads((Path(job["root"]) / "answer.json").read_text())
         caught = answer["code"] == pytest.ExitCode.TESTS_FAILED and "1 failed" in answer["said"]
@@ -128,5 +132,7 @@ def test_the_same_tests_pass_on_an_unspoiled_copy(tmp_path: Path) -> None:
     nothing = Defect("nothing", "rng.py", "NAMES = (", "NAMES = (", "tests/test_rng.py")
     spoiled_copy(nothing, tmp_path / "copy")
     (tmp_path / "jobs.json").write_text(json.dumps([{"root": str(tmp_path / "copy"), "tests": nothing.tests}]))
-    subprocess.run([sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")], check=True, cwd=tmp_path)
+    subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")], check=True, cwd=tmp_path
+    )
     assert json.loads((tmp_path / "copy" / "answer.json").read_text())["code"] == 0

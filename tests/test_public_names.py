@@ -25,7 +25,9 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
 
 
 def test_importing_faudit_imports_no_torch() -> None:
-    code = "import sys, faudit; faudit.RunConfig(); assert 'torch' not in sys.modules, 'torch'; faudit.fit; import torch"
+    code = (
+        "import sys, faudit; faudit.RunConfig(); assert 'torch' not in sys.modules, 'torch'; faudit.fit; import torch"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

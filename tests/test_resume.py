@@ -1,4 +1,4 @@
-"""Killed anywhere and resumed, a run ends as if nothing had happened: same rows, timings apart, same weights, bit for bit."""
+"""Killed anywhere and resumed, a run ends as if nothing had happened: same rows, timings apart, and same weights."""
 
 from __future__ import annotations
 
@@ -44,7 +44,12 @@ def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, case: str) ->
     command = [sys.executable, str(ROOT / "tests" / "killer.py"), str(tmp_path / "killed"), str(KILLS), "5"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [*command, json.dumps(config.to_json())], capture_output=True, text=True, timeout=300, env=environment, check=False
+        [*command, json.dumps(config.to_json())],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["hits"] == KILLS, "the run ended before it was killed often enough"

@@ -11,6 +11,7 @@ import torch
 
 from faudit.checkpoint import weights
 from faudit.config import RunConfig
+from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError, StoreError
 from faudit.rows import TIMINGS, Row
 from faudit.store import Run
@@ -89,17 +90,11 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", ["bp", "dfa", "frozen-dfa"])
 def test_frozen_blocks_stay_and_others_move(tmp_path: Path, rule: str) -> None:
     config = QUICK.with_(rule=rule)
-    start = prepare(config, tiny_like_digits()).progress.params
+    start = prepare(config, DATASETS["digits"](None)).progress.params
     end = weights(fit(config, tmp_path))
     moved = {name for name in start if not torch.equal(start[name].detach(), end[name])}
     still = {name for name in start if name.startswith("blocks.")} if rule == "frozen-dfa" else set()
     assert moved == start.keys() - still
-
-
-def tiny_like_digits():  # type: ignore[no-untyped-def]
-    from faudit.data import DATASETS
-
-    return DATASETS["digits"](None)
 
 
 def test_the_schedule_is_torchs_cosine() -> None:

@@ -65,7 +65,9 @@ def parsed(top: Parser, argv: Sequence[str] | None) -> argparse.Namespace:
         raise ConfigError(unknown("command", words[0], list(verbs)))
     args, rest = top.parse_known_args(words)
     if rest:
-        rest = [word for word in rest if word.startswith("-")] or rest  # an unknown flag's value is not a second problem
+        rest = [
+            word for word in rest if word.startswith("-")
+        ] or rest  # an unknown flag's value is not a second problem
         flags = [flag for action in args.own._actions for flag in action.option_strings if flag.startswith("--")]
         raise ConfigError(
             "\n".join(unknown("flag" if word.startswith("-") else "argument", word, flags) for word in rest)

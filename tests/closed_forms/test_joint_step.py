@@ -14,7 +14,7 @@ STEPS = 6
 
 
 def separate_steps(setup: Setup, make: type[torch.optim.Optimizer], clip: float) -> dict[str, Tensor]:
-    """The study's way: per part its own forward, backward, clipping and optimizer, all at the weights before the step."""
+    """The study's way: per part its own pass, clipping and optimizer, all taken at the weights before the step."""
     net, state = setup.net, setup.state
     params = {name: value.detach().clone().requires_grad_() for name, value in setup.params.items()}
     parts = sorted({part(name) for name in params})

@@ -54,7 +54,7 @@ def expected(name: str, setup: Setup, penalty: float, eps: float, clip: float) -
 def test_step_equals_the_derivative_by_hand(rule_name: str, net: str, settings: dict[str, float]) -> None:
     local = rule_name not in ("bp", "frozen-bp")
     extra = {"clip": 0.7, "credit_eps": 1e-3} if local else {}  # a small clip so that it acts, an ε that shows
-    setup = Setup(rule_name, net, **settings, **extra)
+    setup = Setup(rule_name, net, 0, **settings, **extra)
     want = expected(rule_name, setup, settings.get("penalty", 0.0), eps=1e-3, clip=0.7)
     got = setup.grads()
     assert got.keys() == want.keys()

@@ -51,7 +51,15 @@ def test_probes_write_different_entries() -> None:
     setup = Setup("dfa", "resmlp")
     entries = [name for probe in PROBES for name in PROBES[probe]().measure(reading_of(setup))]
     assert len(entries) == len(set(entries))
-    for name in ("hidden_norms", "grad_norms", "grad_norms_frobenius", "gamma", "gamma_undefined", "acc_eval", "loss_eval"):
+    for name in (
+        "hidden_norms",
+        "grad_norms",
+        "grad_norms_frobenius",
+        "gamma",
+        "gamma_undefined",
+        "acc_eval",
+        "loss_eval",
+    ):
         assert name in entries
 
 
@@ -62,7 +70,9 @@ def test_norms_gradients_and_gamma_against_the_hand_written_oracle(net_name: str
     taps = oracle.bp(oracle.error(setup.y.numpy()))[1]  # e not divided by n: each sample's own loss
     row = {name: value for probe in PROBES for name, value in PROBES[probe]().measure(reading).items()}
 
-    np.testing.assert_allclose(row["hidden_norms"], [np.median(np.linalg.norm(h, axis=1)) for h in oracle.h], rtol=1e-12)
+    np.testing.assert_allclose(
+        row["hidden_norms"], [np.median(np.linalg.norm(h, axis=1)) for h in oracle.h], rtol=1e-12
+    )
     np.testing.assert_allclose(row["grad_norms"], [np.median(np.linalg.norm(g, axis=1)) for g in taps], rtol=1e-9)
     np.testing.assert_allclose(row["grad_norms_frobenius"], [np.linalg.norm(g) for g in taps], rtol=1e-9)
     for l, credit in enumerate(dfa_credit(setup, oracle)[setup.net.taught_at(0) :]):
@@ -120,7 +130,9 @@ def test_gamma_is_right_for_an_exploded_stream_with_a_tiny_gradient() -> None:
             setup.params[f"blocks.{l}.w2.weight"] *= 1e3
     row = {name: value for probe in PROBES for name, value in PROBES[probe]().measure(reading_of(setup)).items()}
     small = {name: value.detach().float() for name, value in setup.params.items()}
-    reading = Reading(setup.net, setup.rule, small, {n: v.float() for n, v in setup.state.items()}, setup.x.float(), setup.y)
+    reading = Reading(
+        setup.net, setup.rule, small, {n: v.float() for n, v in setup.state.items()}, setup.x.float(), setup.y
+    )
     single = PROBES["alignment"]().measure(reading)
     np.testing.assert_allclose(single["gamma"], row["gamma"], atol=1e-4)
     assert row["grad_norms"][-1] < 1e-2

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from faudit.config import RunConfig
 from faudit.nets.net import part
+from faudit.nets.resmlp import ResMLP
 from faudit.rules import RULES
 from faudit.train import prepare
 from tests.conftest import Setup, tiny_dataset
@@ -92,7 +93,7 @@ def test_the_same_state_and_batch_give_the_same_bits(rule_name: str, net_name: s
 def test_the_penalty_adds_its_own_gradient_and_nothing_else(rule_name: str, net_name: str) -> None:
     """Held against a numerical derivative of λ·mean Σ f²; where the graph is cut, of each block's own share."""
     lam = 0.1
-    plain = Setup(rule_name, net_name, **({"clip": 1e9} if "clip" in fields_of(rule_name) else {}))
+    plain = Setup(rule_name, net_name, 0, **({"clip": 1e9} if "clip" in fields_of(rule_name) else {}))
     rule = dataclasses.replace(plain.rule, penalty=lam)
     with_penalty = rule.step(plain.net, plain.params, plain.state, plain.x, plain.y).grads
     before = plain.grads()
@@ -142,9 +143,7 @@ def test_feedback_is_fixed_by_the_seed_alone(rule: str) -> None:
 
 
 def test_feedback_has_the_stated_spread() -> None:
-    from faudit.nets import NETS
-
-    net = NETS["resmlp"]((1, 8, 8), 10, depth=3, width=400)
+    net = ResMLP((1, 8, 8), 10, depth=3, width=400)
     for rule, spread in (("dfa", 10**-0.5), ("fa", 400**-0.5)):
         state = RULES[rule]().init(net, torch.zeros(1, 1, 8, 8), torch.Generator().manual_seed(1))
         for matrix in state.values():

@@ -1,0 +1,30 @@
+# Two commands for a fresh clone: `make demo` and `make test`. Each sets up its own virtual environment in .venv first.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test fast check clean
+
+demo: $(VENV)/installed
+	$(BIN)/faudit demo
+
+test: $(VENV)/installed-dev
+	PATH="$(abspath $(BIN)):$$PATH" scripts/check
+
+# What a developer runs while writing: the tests without those marked slow.
+fast: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("faudit needs Python 3.10 or newer; say which with make PYTHON=...") if sys.version_info < (3, 10) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
