@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -242,3 +243,28 @@ def test_a_reader_that_leaves_is_no_reason_to_crash() -> None:
     words = f"{sys.executable} -m faudit train --help | head -1"
     done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+def test_on_a_terminal_there_is_a_bar_and_stdout_stays_clean(tmp_path: Path) -> None:
+    """A real pseudo-terminal as stderr; stdout is a pipe and holds the JSON alone."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "faudit", "train", *SMALL, "--runs", str(tmp_path), "--json"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm-256color"})
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the terminal closes with its last user
+            break
+        if not piece:
+            break
+        shown += piece
+    assert child.stdout is not None
+    assert json.loads(child.stdout.read())["status"] == "done" and child.wait() == 0
+    child.stdout.close()
+    os.close(ours)
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+    assert "2/2" in plain and "growth" in plain and len(plain) < len(shown)

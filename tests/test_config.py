@@ -29,7 +29,7 @@ def test_the_defaults_are_the_studys_recipe() -> None:
         ("epochs", -3), ("penalty", -1e-9), ("penalty", math.nan), ("lr", math.nan), ("lr", math.inf), ("lr", 0),
         ("lr", "fast"), ("lr", [1e-3]), ("lr", None), ("lr", 10**400), ("seed", -1), ("seed", 2**63),
         ("batch_size", 0), ("clip", 0.0), ("credit_eps", 0), ("no_residual", "false"), ("no_residual", 1),
-        ("net", "resnet"), ("rule", ""), ("rule", 3), ("device", "gpu"), ("dtype", "float16"), ("optimizer", "adam"),
+        ("net", "resnet"), ("rule", ""), ("rule", 3), ("device", "mps"), ("dtype", "float16"), ("optimizer", "adam"),
         ("threads", 0), ("log_every", 0), ("eval_size", 0),
     ],
 )  # fmt: skip
@@ -103,7 +103,7 @@ def test_every_setting_changes_the_name() -> None:
         "data": "mnist",
         "optimizer": "sgd",
         "dtype": "float64",
-        "device": "mps",
+        "device": "cuda",
     }
     for name in SETTINGS:
         value = other[name] if name in other else changed(default(name))

@@ -45,7 +45,8 @@ DEFECTS = [
            'error @ state[f"B.{l}"].T', 'error @ torch.randn_like(state[f"B.{l}"]).T', RULES),
     Defect("feedback never used: plain BP instead", "rules/dfa.py",
            "class DFA(LocalRule):",
-           "class DFA(LocalRule):\n    def step(self, *a):\n        from faudit.rules.bp import BP as R\n        return R().step(*a)",
+           "class DFA(LocalRule):\n    def step(self, *a):\n"
+           "        from faudit.rules.bp import BP\n        return BP().step(*a)",
            RULES),
     Defect("a block that never trains", "rules/rule.py",
            'return True', 'return not name.startswith("blocks.1.")', HAND),

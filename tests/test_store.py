@@ -132,6 +132,18 @@ def test_a_store_where_none_can_be_gets_one_line(tmp_path: Path) -> None:
         runs_in(tmp_path / "absent")
 
 
+def test_without_permission_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "mkdir", denied)  # injected: tests may run as root, whom permission bits do not bind
+    with (
+        pytest.raises(StoreError, match=r"Permission denied. Give yourself permission"),
+        Run(tmp_path / "run").locked(),
+    ):
+        pass
+
+
 def test_only_directories_with_a_config_are_runs(run: Run) -> None:
     (run.path.parent / "notes").mkdir()
     (run.path.parent / "file.txt").write_text("x")

@@ -108,11 +108,9 @@ def _restore_optimizer(progress: Progress, tensors: Mapping[str, Tensor]) -> Non
     """Make room for what the optimizer had stored by then: a fresh one has stored nothing."""
     for name, value in progress.params.items():
         head = f"optimizer/{name}/"
-        held = {key[len(head) :]: saved.clone() for key, saved in tensors.items() if key.startswith(head)}
+        held = {key[len(head) :]: saved.to(value.device) for key, saved in tensors.items() if key.startswith(head)}
         if held:
-            progress.optimizer.state[value] = {
-                entry: saved if saved.ndim == 0 else saved.to(value.device) for entry, saved in held.items()
-            }
+            progress.optimizer.state[value] = held
 
 
 def _crc(tensors: Mapping[str, Tensor]) -> int:

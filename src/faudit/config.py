@@ -80,8 +80,8 @@ def one_of(names: Registry[Any] | tuple[str, ...]) -> Parser:
 
 def device(value: Any) -> str:
     """A parser of torch's device names."""
-    if not isinstance(value, str) or not re.fullmatch(r"cpu|mps|cuda(:\d{1,3})?", value):
-        raise ValueError("cpu, mps, cuda or cuda:N")
+    if not isinstance(value, str) or not re.fullmatch(r"cpu|cuda(:\d{1,3})?", value):
+        raise ValueError("cpu, cuda or cuda:N")
     return value
 
 
@@ -126,7 +126,7 @@ class RunConfig:
     threads: int = setting(
         1, whole(1, 1024), "CPU threads; part of the run's identity because it decides the last bits"
     )
-    device: str = setting("cpu", device, "cpu, mps, cuda or cuda:N")
+    device: str = setting("cpu", device, "cpu, cuda or cuda:N")
 
     def __post_init__(self) -> None:
         problems = [problem for name in SETTINGS for problem in self._coerce(name)]

@@ -133,8 +133,6 @@ def usable(device: str) -> torch.device:
     """The device, if this machine has it."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(f"device: expected one that this machine has, got {device!r} without CUDA. Use --device cpu.")
-    if device == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError(f"device: expected one that this machine has, got {device!r} without MPS. Use --device cpu.")
     return torch.device(device)
 
 
