@@ -29,6 +29,12 @@ def sentence(row: Row) -> str:
     )
 
 
+def brief(row: Row) -> str:
+    """The same for the end of a bar, in a terminal of 80 columns."""
+    hidden = row["hidden_norms"]
+    return f"acc {share(row['acc_eval'])}  ‖h_L‖ {size(hidden[-1])}  growth {times(growth(hidden))}"
+
+
 def _bar(rows: Iterator[Row], *, total: int, title: str) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -43,7 +49,7 @@ def _bar(rows: Iterator[Row], *, total: int, title: str) -> None:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=total, says="")
         for row in rows:
-            bar.update(task, completed=row["epoch"], says=sentence(row))
+            bar.update(task, completed=row["epoch"], says=brief(row))
 
 
 @contextmanager
