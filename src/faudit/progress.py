@@ -41,7 +41,7 @@ def _bar(rows: Iterator[Row], *, total: int, title: str) -> None:
 
     columns = (
         TextColumn(title),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[says]}"),
