@@ -14,8 +14,11 @@ import torch
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
+from faudit.nets.cnn import SmallCNN
 from faudit.nets.net import Net
 from faudit.nets.resmlp import ResMLP
+from faudit.nets.student import StudentNet
+from faudit.nets.vit import ViT
 from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.rules.rule import Rule
@@ -39,7 +42,13 @@ TINY_NETS: dict[str, Callable[[], Net]] = {
     "resmlp": lambda: ResMLP((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.4),
     "resmlp-no-norm": lambda: ResMLP((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.4, no_terminal_norm=True),
     "resmlp-no-residual": lambda: ResMLP((1, 4, 4), CLASSES, depth=3, width=6, w2_std=0.8, no_residual=True),
+    "vit": lambda: ViT((1, 4, 4), CLASSES, depth=3, width=8, patch=2, heads=2),
+    "vit-cls": lambda: ViT((1, 4, 4), CLASSES, depth=3, width=8, patch=2, heads=2, credit_tokens="cls"),
+    "student": lambda: StudentNet((1, 4, 4), CLASSES, depth=3, width=6),
+    "student-half-linear": lambda: StudentNet((1, 4, 4), CLASSES, depth=3, width=6, alpha=0.5),
+    "cnn": lambda: SmallCNN((1, 4, 4), CLASSES),
 }
+RESMLPS = [name for name in TINY_NETS if name.startswith("resmlp")]  # what the oracle by hand knows
 
 
 class Setup:

@@ -103,6 +103,8 @@ def test_every_setting_changes_the_name() -> None:
         "data": "mnist",
         "optimizer": "sgd",
         "dtype": "float64",
+        "credit_tokens": "cls",
+        "alpha": 0.5,
         "device": "cuda",
     }
     for name in SETTINGS:

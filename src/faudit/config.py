@@ -78,6 +78,17 @@ def one_of(names: Registry[Any] | tuple[str, ...]) -> Parser:
     return parse
 
 
+def share(value: Any) -> float:
+    """A parser of numbers from 0 to 1."""
+    try:
+        parsed: float = number(0.0)(value)
+    except ValueError:
+        parsed = 2.0
+    if parsed > 1.0:
+        raise ValueError("a number from 0 to 1")
+    return parsed
+
+
 def device(value: Any) -> str:
     """A parser of torch's device names."""
     if not isinstance(value, str) or not re.fullmatch(r"cpu|cuda(:\d{1,3})?", value):
@@ -105,6 +116,14 @@ class RunConfig:
     w2_std: float = setting(0.01, number(0.0), "standard deviation of each block's last layer at init", of="net")
     no_terminal_norm: bool = setting(False, switch, "leave out the LayerNorm before the head", of="net")
     no_residual: bool = setting(False, switch, "h_{l+1} = f_l(h_l), without the skip", of="net")
+
+    patch: int = setting(4, whole(1, 1024), "pixels along a side of a patch (ViT)", of="net")
+    heads: int = setting(4, whole(1, 1024), "attention heads (ViT)", of="net")
+    mlp_ratio: int = setting(2, whole(1, 64), "hidden width of a ViT block's MLP, in widths", of="net")
+    credit_tokens: str = setting(
+        "all", one_of(("all", "cls")), "which tokens a signal teaches (ViT, local rules)", of="net"
+    )
+    alpha: float = setting(1.0, share, "α of StudentNet's activation (1 − α) z + α tanh(z)", of="net")
 
     penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²", of="rule")
     clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block (local rules)", of="rule")

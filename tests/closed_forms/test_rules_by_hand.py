@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import Setup
+from tests.conftest import RESMLPS, Setup
 from tests.oracle import Array, Oracle
 
-VARIANTS = ["resmlp", "resmlp-no-norm", "resmlp-no-residual"]
+VARIANTS = RESMLPS
 SETTINGS = [{}, {"penalty": 0.3}]
 
 

@@ -12,7 +12,7 @@ import torch
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from tests.closed_forms.test_rules_by_hand import dfa_credit, oracle_of
-from tests.conftest import Setup
+from tests.conftest import RESMLPS, Setup
 
 
 def reading_of(setup: Setup) -> Reading:
@@ -63,8 +63,9 @@ def test_probes_write_different_entries() -> None:
         assert name in entries
 
 
-def test_norms_gradients_and_gamma_against_the_hand_written_oracle(net_name: str) -> None:
-    setup = Setup("dfa", net_name)
+@pytest.mark.parametrize("net", RESMLPS)
+def test_norms_gradients_and_gamma_against_the_hand_written_oracle(net: str) -> None:
+    setup = Setup("dfa", net)
     oracle = oracle_of(setup)
     reading = reading_of(setup)
     taps = oracle.bp(oracle.error(setup.y.numpy()))[1]  # e not divided by n: each sample's own loss

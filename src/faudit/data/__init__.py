@@ -19,5 +19,6 @@ DATASETS: Registry[Callable[[Path | None], Dataset]] = Registry(
         "cifar100": "faudit.data.cifar:cifar100",
         "mnist": "faudit.data.idx:mnist",
         "fashion-mnist": "faudit.data.idx:fashion_mnist",
+        "teacher": "faudit.data.teacher:teacher",
     },
 )

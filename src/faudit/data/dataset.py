@@ -20,7 +20,7 @@ class Dataset:
     """
 
     name: str
-    train_x: Tensor  # uint8 [N, C, H, W]
+    train_x: Tensor  # [N, C, H, W], uint8 for images
     train_y: Tensor  # int64 [N]
     test_x: Tensor
     test_y: Tensor
@@ -33,9 +33,9 @@ class Dataset:
 
     def __post_init__(self) -> None:
         for split, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
-            if x.dtype != torch.uint8 or x.ndim != 4 or x.shape[1] != len(self.mean):
+            if x.dtype not in (torch.uint8, torch.float32) or x.ndim != 4 or x.shape[1] != len(self.mean):
                 raise DataError(
-                    f"{self.name} {split} images: expected uint8 [N, {len(self.mean)}, H, W], "
+                    f"{self.name} {split} samples: expected uint8 or float32 [N, {len(self.mean)}, H, W], "
                     f"got {x.dtype} {list(x.shape)}"
                 )
             if y.shape != (len(x),) or y.dtype != torch.int64:

@@ -13,5 +13,8 @@ NETS: Registry[type[Net]] = Registry(
     "net",
     {
         "resmlp": "faudit.nets.resmlp:ResMLP",
+        "vit": "faudit.nets.vit:ViT",
+        "student": "faudit.nets.student:StudentNet",
+        "cnn": "faudit.nets.cnn:SmallCNN",
     },
 )

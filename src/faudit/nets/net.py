@@ -137,3 +137,8 @@ def linear(generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Te
     bound = inputs**-0.5
     weight = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
     return weight, torch.empty(outputs).uniform_(-bound, bound, generator=generator)
+
+
+def ones_zeros(width: int) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a fresh LayerNorm."""
+    return torch.ones(width), torch.zeros(width)

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, linear
+from faudit.nets.net import Net, Params, linear, ones_zeros
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class ResMLP(Net):
         params["embed.weight"], params["embed.bias"] = linear(generator, inputs=prod(self.sample_shape), outputs=d)
         for l in range(self.depth):
             block = f"blocks.{l}"
-            params[f"{block}.norm.weight"], params[f"{block}.norm.bias"] = torch.ones(d), torch.zeros(d)
+            params[f"{block}.norm.weight"], params[f"{block}.norm.bias"] = ones_zeros(d)
             params[f"{block}.w1.weight"], params[f"{block}.w1.bias"] = linear(generator, inputs=d, outputs=d)
             params[f"{block}.w2.weight"] = torch.empty(d, d).normal_(0.0, self.w2_std, generator=generator)
             params[f"{block}.w2.bias"] = torch.zeros(d)
         if not self.no_terminal_norm:
-            params["readout.norm.weight"], params["readout.norm.bias"] = torch.ones(d), torch.zeros(d)
+            params["readout.norm.weight"], params["readout.norm.bias"] = ones_zeros(d)
         params["readout.head.weight"], params["readout.head.bias"] = linear(generator, inputs=d, outputs=self.classes)
         return params
 

@@ -1,0 +1,114 @@
+"""ViT-Mini: a small pre-norm vision transformer whose class token is the hidden state that is read and measured.
+
+embed: patches of ``patch`` × ``patch`` pixels through one Linear, a learned class token in front, positions added.
+Block: f_l(h) = a + m with a = Attention(LN(h)) and m = W2·GELU(W1·LN(h + a)): both sub-layers are one block, so
+h_{l+1} = h_l + f_l(h_l) holds for every token.  Readout: LayerNorm (or nothing) of the class token, then a linear head.
+
+Taps read the class token. A signal in its coordinates is taught to every token alike (``credit_tokens = "all"``) or to
+the class token alone (``"cls"``; the patch projection is then taught nothing, since the class token sees no patch at
+h_0). The skip carries every token unchanged; under BP it also carries the gradient, and attention carries it from the
+class token to the others; under the local rules nothing goes back between blocks.
+Class token and positions ~ N(0, 0.02²), every Linear as PyTorch draws it.  After Dosovitskiy et al., ICLR 2021.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from faudit.errors import ConfigError
+from faudit.nets.net import Net, Params, linear, ones_zeros
+
+TOKEN_STD = 0.02
+
+
+@dataclass(frozen=True)
+class ViT(Net):
+    """A small vision transformer."""
+
+    depth: int = 4
+    width: int = 256
+    patch: int = 4
+    heads: int = 4
+    mlp_ratio: int = 2
+    credit_tokens: str = "all"
+    no_terminal_norm: bool = False
+
+    def __post_init__(self) -> None:
+        _, height, breadth = self.sample_shape
+        if height % self.patch or breadth % self.patch:
+            raise ConfigError(
+                f"patch: expected a divisor of the image's {height}×{breadth} pixels, got {self.patch}. "
+                "Take another --patch (2 for the 8×8 digits, 4 for CIFAR)."
+            )
+        if self.width % self.heads:
+            raise ConfigError(
+                f"heads: expected a divisor of the width {self.width}, got {self.heads}. Take another --heads."
+            )
+
+    @property
+    def blocks(self) -> int:
+        return self.depth
+
+    @property
+    def tokens(self) -> int:
+        """Patches and the class token."""
+        _, height, breadth = self.sample_shape
+        return (height // self.patch) * (breadth // self.patch) + 1
+
+    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
+        d, inner = self.width, self.mlp_ratio * self.width
+        params: dict[str, Tensor] = {}
+        pixels = self.sample_shape[0] * self.patch**2
+        params["embed.weight"], params["embed.bias"] = linear(generator, inputs=pixels, outputs=d)
+        params["embed.cls"] = torch.empty(d).normal_(0.0, TOKEN_STD, generator=generator)
+        params["embed.positions"] = torch.empty(self.tokens, d).normal_(0.0, TOKEN_STD, generator=generator)
+        for l in range(self.depth):
+            b = f"blocks.{l}"
+            params[f"{b}.norm1.weight"], params[f"{b}.norm1.bias"] = ones_zeros(d)
+            params[f"{b}.qkv.weight"], params[f"{b}.qkv.bias"] = linear(generator, inputs=d, outputs=3 * d)
+            params[f"{b}.out.weight"], params[f"{b}.out.bias"] = linear(generator, inputs=d, outputs=d)
+            params[f"{b}.norm2.weight"], params[f"{b}.norm2.bias"] = ones_zeros(d)
+            params[f"{b}.w1.weight"], params[f"{b}.w1.bias"] = linear(generator, inputs=d, outputs=inner)
+            params[f"{b}.w2.weight"], params[f"{b}.w2.bias"] = linear(generator, inputs=inner, outputs=d)
+        if not self.no_terminal_norm:
+            params["readout.norm.weight"], params["readout.norm.bias"] = ones_zeros(d)
+        params["readout.head.weight"], params["readout.head.bias"] = linear(generator, inputs=d, outputs=self.classes)
+        return params
+
+    def embed(self, params: Params, x: Tensor) -> Tensor:
+        patches = F.unfold(x, self.patch, stride=self.patch).transpose(1, 2)  # [n, patches, C·patch²]
+        tokens = F.linear(patches, params["embed.weight"], params["embed.bias"])
+        cls = params["embed.cls"].expand(len(x), 1, -1)
+        return torch.cat([cls, tokens], dim=1) + params["embed.positions"]
+
+    def branch(self, params: Params, block: int, h: Tensor) -> Tensor:
+        b = f"blocks.{block}"
+        z = F.layer_norm(h, (self.width,), params[f"{b}.norm1.weight"], params[f"{b}.norm1.bias"])
+        qkv = F.linear(z, params[f"{b}.qkv.weight"], params[f"{b}.qkv.bias"])
+        q, k, v = qkv.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each [n, heads, tokens, d/heads]
+        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        attended = F.linear(mixed, params[f"{b}.out.weight"], params[f"{b}.out.bias"])
+        z = F.layer_norm(h + attended, (self.width,), params[f"{b}.norm2.weight"], params[f"{b}.norm2.bias"])
+        z = F.gelu(F.linear(z, params[f"{b}.w1.weight"], params[f"{b}.w1.bias"]))
+        return attended + F.linear(z, params[f"{b}.w2.weight"], params[f"{b}.w2.bias"])
+
+    def join(self, h: Tensor, f: Tensor) -> Tensor:
+        return h + f
+
+    def readout(self, params: Params, h: Tensor) -> Tensor:
+        h = h[:, 0]
+        if not self.no_terminal_norm:
+            h = F.layer_norm(h, (self.width,), params["readout.norm.weight"], params["readout.norm.bias"])
+        return F.linear(h, params["readout.head.weight"], params["readout.head.bias"])
+
+    def tap(self, h: Tensor) -> Tensor:
+        return h[:, 0]
+
+    def spread(self, signal: Tensor, like: Tensor) -> Tensor:
+        if self.credit_tokens == "all":
+            return signal.unsqueeze(1).expand_as(like)
+        return F.pad(signal.unsqueeze(1), (0, 0, 0, like.shape[1] - 1))
