@@ -26,7 +26,7 @@ def trained(config: RunConfig = CONFIG) -> Job:
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Run, Job]:
     run, job = Run(tmp_path), trained()
-    checkpoint.save(run, job.progress, 1)
+    checkpoint.save(run.checkpoint, job.progress, 1)
     return run, job
 
 
@@ -35,7 +35,7 @@ def saved(tmp_path: Path) -> tuple[Run, Job]:
 def test_everything_comes_back_to_the_last_bit(tmp_path: Path, rule: str, optimizer: str) -> None:
     config = CONFIG.with_(rule=rule, optimizer=optimizer, momentum=0.9 if optimizer == "sgd" else 0.0)
     job, fresh = trained(config), prepare(config, tiny_dataset())
-    checkpoint.save(Run(tmp_path), job.progress, 7)
+    checkpoint.save(Run(tmp_path).checkpoint, job.progress, 7)
     assert checkpoint.restore(Run(tmp_path), fresh.progress) == 7
     for one, other in ((job, fresh), (fresh, job)):
         held, came = checkpoint._tensors(one.progress), checkpoint._tensors(other.progress)
@@ -80,7 +80,7 @@ def test_a_newer_format_and_a_foreign_file_are_refused(saved: tuple[Run, Job], m
     run, job = saved
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "FORMAT", 2)
-        checkpoint.save(run, job.progress, 1)
+        checkpoint.save(run.checkpoint, job.progress, 1)
     with pytest.raises(CheckpointError, match=r"format 2.*Upgrade"):
         checkpoint.load(run.checkpoint)
     safetensors.torch.save_file({"a": torch.zeros(2)}, run.checkpoint)
@@ -109,4 +109,4 @@ def test_the_feedback_weights_are_in_it(saved: tuple[Run, Job]) -> None:
     run, job = saved
     tensors, _ = checkpoint.load(run.checkpoint)
     assert torch.equal(tensors["rule/B.1"], job.progress.state["B.1"])
-    assert checkpoint.weights(run).keys() == job.progress.params.keys()
+    assert checkpoint.weights(run.checkpoint).keys() == job.progress.params.keys()

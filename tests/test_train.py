@@ -27,7 +27,7 @@ def without_timings(rows: list[Row]) -> list[Row]:
 
 
 def same_weights(a: Run, b: Run) -> bool:
-    one, other = weights(a), weights(b)
+    one, other = weights(a.checkpoint), weights(b.checkpoint)
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -91,7 +91,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
 def test_frozen_blocks_stay_and_others_move(tmp_path: Path, rule: str) -> None:
     config = QUICK.with_(rule=rule)
     start = prepare(config, DATASETS["digits"](None)).progress.params
-    end = weights(fit(config, tmp_path))
+    end = weights(fit(config, tmp_path).checkpoint)
     moved = {name for name in start if not torch.equal(start[name].detach(), end[name])}
     still = {name for name in start if name.startswith("blocks.")} if rule == "frozen-dfa" else set()
     assert moved == start.keys() - still

@@ -34,11 +34,11 @@ class Progress:
     generators: Mapping[str, torch.Generator]
 
 
-def save(run: Run, progress: Progress, epoch: int) -> None:
-    """Replace the run's checkpoint."""
+def save(path: Path, progress: Progress, epoch: int) -> None:
+    """Write a checkpoint, or replace one."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(progress).items()}
     header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors)}
-    write_whole(run.checkpoint, safetensors.torch.save(tensors, metadata={"faudit": json.dumps(header)}))
+    write_whole(path, safetensors.torch.save(tensors, metadata={"faudit": json.dumps(header)}))
 
 
 def restore(run: Run, progress: Progress) -> int:
@@ -82,9 +82,9 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     return tensors, header
 
 
-def weights(run: Run) -> dict[str, Tensor]:
-    """The network's weights as the last checkpoint holds them."""
-    return {name[len("net/") :]: value for name, value in load(run.checkpoint)[0].items() if name.startswith("net/")}
+def weights(path: Path) -> dict[str, Tensor]:
+    """The network's weights as a checkpoint holds them."""
+    return {name[len("net/") :]: value for name, value in load(path)[0].items() if name.startswith("net/")}
 
 
 def _damaged(path: Path, problem: str) -> CheckpointError:

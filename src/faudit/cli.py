@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from faudit import __version__
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, switch
+from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, epoch_list, switch
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError
 from faudit.nets import NETS
@@ -132,6 +132,8 @@ def add_setting(own: Parser, name: str) -> None:
     about = SETTINGS[attribute(name)]
     if about["parse"] is switch:
         own.add_argument(f"--{name}", action="store_true", default=None, help=about["help"])
+    elif about["parse"] is epoch_list:
+        own.add_argument(f"--{name}", nargs="+", metavar="EPOCH", help=about["help"])
     else:
         own.add_argument(
             f"--{name}",

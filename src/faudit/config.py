@@ -89,6 +89,17 @@ def share(value: Any) -> float:
     return parsed
 
 
+def epoch_list(value: Any) -> tuple[int, ...]:
+    """A parser of a list of epochs: several words on the command line, a list in TOML."""
+    words = value.replace(",", " ").split() if isinstance(value, str) else value
+    if not isinstance(words, list | tuple):
+        raise ValueError("a list of epochs")
+    try:
+        return tuple(sorted({whole(0, 1_000_000)(word) for word in words}))
+    except ValueError as error:
+        raise ValueError(f"a list of epochs, each {error}") from None
+
+
 def device(value: Any) -> str:
     """A parser of torch's device names."""
     if not isinstance(value, str) or not re.fullmatch(r"cpu|cuda(:\d{1,3})?", value):
@@ -140,6 +151,10 @@ class RunConfig:
     no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
 
     log_every: int = setting(1, whole(1, 1_000_000), "epochs between two rows (the last epoch always has one)")
+    keep_epochs: tuple[int, ...] = setting((), epoch_list, "epochs whose checkpoint is kept beside the last one")
+    probe_epochs: tuple[int, ...] = setting(
+        (), epoch_list, "epochs at which the costly probes run too (ρ, fresh feedback)"
+    )
     eval_size: int = setting(1024, whole(1, 10_000_000), "test samples in the evaluation buffer (all where fewer)")
     dtype: str = setting("float32", one_of(("float32", "float64")), "floating-point type of the net")
     threads: int = setting(
@@ -149,6 +164,9 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         problems = [problem for name in SETTINGS for problem in self._coerce(name)]
+        for name in () if problems else ("keep_epochs", "probe_epochs"):
+            if late := [epoch for epoch in getattr(self, name) if epoch > self.epochs]:
+                problems.append(f"{key(name)}: expected epochs up to the last, {self.epochs}, got {late[0]}")
         if problems:
             raise ConfigError(listing(problems))
 

@@ -1,7 +1,7 @@
 """Named random generators from one seed, so that drawing from one never shifts another.
 
 ``init`` feeds the weights, ``feedback`` the feedback matrices, ``data`` order and augmentation, ``targets`` random
-labels, ``probe`` measurements. Two rules with one seed thus share weights and batches, whatever else they draw.
+labels. Two rules with one seed thus share weights and batches, whatever else they draw.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-NAMES = ("init", "feedback", "data", "targets", "probe")
+NAMES = ("init", "feedback", "data", "targets")
 
 
 def generators(seed: int) -> dict[str, torch.Generator]:

@@ -2,7 +2,7 @@
 
     config.json  env.json       what was asked, and where it ran: written first
     rows.jsonl                  one row per logged epoch, appended and flushed to disk
-    last.safetensors            the newest checkpoint, replaced whole
+    last.safetensors            the newest checkpoint, replaced whole; epoch-<k>.safetensors those kept on request
     done.json | failed.json     exactly one of them, written last
 
 Status is which files exist and whether the lock is held. Whoever trains holds ``lock``; the operating system drops it
@@ -44,6 +44,10 @@ class Run:
     @property
     def checkpoint(self) -> Path:
         return self.path / "last.safetensors"
+
+    def kept(self, epoch: int) -> Path:
+        """A checkpoint kept on request (``keep-epochs``)."""
+        return self.path / f"epoch-{epoch}.safetensors"
 
     @property
     def rows_file(self) -> Path:

@@ -48,3 +48,48 @@ def median(values: Tensor) -> float:
         return float(ordered[half])
     low, high = float(ordered[half - 1]), float(ordered[half])
     return low if low == high else 0.5 * low + 0.5 * high
+
+
+class Correlation:
+    """Pearson r between pairs that arrive one column at a time, [n] against [n], in float64.
+
+    Sums are taken of differences from the first column, so that a large common offset costs no digits.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.count = 0
+        self.sums = torch.zeros(5, rows, dtype=torch.float64)  # Σx, Σy, Σx², Σy², Σxy per row
+        self.origin = torch.zeros(2, rows, dtype=torch.float64)
+
+    def add(self, x: Tensor, y: Tensor) -> None:
+        """One more pair for every row."""
+        x, y = x.double().cpu(), y.double().cpu()
+        if self.count == 0:
+            self.origin = torch.stack([x, y])
+        x, y = x - self.origin[0], y - self.origin[1]
+        self.sums += torch.stack([x, y, x * x, y * y, x * y])
+        self.count += 1
+
+    def per_row(self) -> Tensor:
+        """r of each row, NaN where it is undefined: a side that never changes has no correlation."""
+        sx, sy, sxx, syy, sxy = self.sums
+        n = self.count
+        return _pearson(sxx - sx * sx / n, syy - sy * sy / n, sxy - sx * sy / n)
+
+    def pooled(self) -> float | None:
+        """r over all rows and columns together."""
+        n, rows = self.count, self.sums.shape[1]
+        sx, sy, sxx, syy, sxy = self.sums
+        ox, oy = self.origin
+        mx, my = (ox.mean() + sx.sum() / (n * rows)), (oy.mean() + sy.sum() / (n * rows))
+        dx, dy = ox - mx, oy - my  # Σ (x + o − m)² = Σx² + 2(o − m)Σx + n(o − m)²
+        xx = (sxx + 2 * dx * sx + n * dx * dx).sum()
+        yy = (syy + 2 * dy * sy + n * dy * dy).sum()
+        xy = (sxy + dx * sy + dy * sx + n * dx * dy).sum()
+        r = float(_pearson(xx, yy, xy))
+        return None if math.isnan(r) else r
+
+
+def _pearson(xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:
+    """r from centred sums of squares and products."""
+    return xy / (xx.clamp(min=0).sqrt() * yy.clamp(min=0).sqrt())

@@ -64,7 +64,7 @@ def stream(config: RunConfig, run: Run, *, data_dir: Path | None = None) -> Iter
         for epoch in range(resume(run, job) + 1, config.epochs + 1):
             train_loss = one_epoch(job, epoch) if epoch else None
             diverged = train_loss is not None and not math.isfinite(train_loss)
-            if epoch % config.log_every == 0 or epoch == config.epochs or diverged:
+            if is_logged(config, epoch) or diverged:
                 row = measure(job, epoch, train_loss=train_loss, seconds=time.perf_counter() - started)
                 run.append(row)
                 yield row
@@ -72,8 +72,20 @@ def stream(config: RunConfig, run: Run, *, data_dir: Path | None = None) -> Iter
                 if overflow(row):
                     run.fail(failure(job, row))
                     return
-            checkpoint.save(run, job.progress, epoch)
+            if epoch in config.keep_epochs:  # before the last one, which says that this one is there
+                checkpoint.save(run.kept(epoch), job.progress, epoch)
+            checkpoint.save(run.checkpoint, job.progress, epoch)
         run.finish(summary(run, job))
+
+
+def is_logged(config: RunConfig, epoch: int) -> bool:
+    """Whether an epoch has a row."""
+    return epoch % config.log_every == 0 or epoch == config.epochs or epoch in config.probe_epochs
+
+
+def is_probed(config: RunConfig, epoch: int) -> bool:
+    """Whether an epoch's row has the costly probes too: on request, and then also at the end."""
+    return epoch in config.probe_epochs or bool(config.probe_epochs and epoch == config.epochs)
 
 
 @dataclass(frozen=True)
@@ -157,15 +169,16 @@ def one_epoch(job: Job, epoch: int) -> float:
 
 
 def measure(job: Job, epoch: int, *, train_loss: float | None, seconds: float) -> Row:
-    """One row: every cheap probe on the evaluation buffer, and now and then the full test set.
+    """One row: the probes that are due, on the evaluation buffer, and now and then the full test set.
 
     ``seconds`` is what training took since the row before (checkpoints included), ``probe_seconds`` what this row took.
     """
     started = time.perf_counter()
     row: Row = {"epoch": epoch}
     reading = read(job)
-    for name in PROBES:
-        row.update(PROBES[name]().measure(reading))
+    for probe in PROBES.values():
+        if probe.tier == "cheap" or is_probed(job.config, epoch):
+            row.update(probe().measure(reading))
     due = epoch % TEST_EVERY == 0 or epoch == job.config.epochs
     row["test_acc"] = test_accuracy(job) if due else None
     row["train_loss"] = train_loss
@@ -181,7 +194,8 @@ def read(job: Job) -> Reading:
     chosen = torch.arange(size) * len(data.test_x) // size  # not the first ones: MNIST's first half is the easier one
     x = data.normalise(data.test_x[chosen].to(batches.device), batches.dtype)
     progress = job.progress
-    return Reading(job.net, job.rule, progress.params, progress.state, x, data.test_y[chosen].to(batches.device))
+    y = data.test_y[chosen].to(batches.device)
+    return Reading(job.net, job.rule, progress.params, progress.state, x, y, seed=job.config.seed)
 
 
 @torch.no_grad()
@@ -203,7 +217,7 @@ def resume(run: Run, job: Job) -> int:
     epoch = checkpoint.restore(run, job.progress)
     run.keep_rows(until=epoch)
     there = {row["epoch"] for row in run.rows()}
-    missing = [due for due in range(0, epoch + 1, job.config.log_every) if due not in there]
+    missing = [due for due in range(epoch + 1) if is_logged(job.config, due) and due not in there]
     if missing:
         raise StoreError(
             f"{run.rows_file} lacks the row of epoch {missing[0]} though the checkpoint stands at epoch {epoch}. "

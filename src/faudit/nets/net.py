@@ -87,6 +87,10 @@ class Net(ABC):
         """A signal [n, features] in the tap's coordinates → the shape of the hidden state or branch it teaches."""
         return signal.view_as(like)
 
+    def lift(self, shift: Tensor, like: Tensor) -> Tensor:
+        """A displacement [n, features] of the tap → the displacement of the whole hidden state."""
+        return shift.view_as(like)
+
     def tap_widths(self, sample: Tensor) -> list[int]:
         """Features of each tap, h_0 … h_L, read off a forward pass."""
         params = self.init(torch.Generator().manual_seed(0))

@@ -111,4 +111,7 @@ class ViT(Net):
     def spread(self, signal: Tensor, like: Tensor) -> Tensor:
         if self.credit_tokens == "all":
             return signal.unsqueeze(1).expand_as(like)
-        return F.pad(signal.unsqueeze(1), (0, 0, 0, like.shape[1] - 1))
+        return self.lift(signal, like)
+
+    def lift(self, shift: Tensor, like: Tensor) -> Tensor:
+        return F.pad(shift.unsqueeze(1), (0, 0, 0, like.shape[1] - 1))

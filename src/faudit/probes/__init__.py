@@ -16,5 +16,6 @@ PROBES: Registry[type[Probe]] = Registry(
         "gradients": "faudit.probes.gradients:Gradients",
         "alignment": "faudit.probes.alignment:Alignment",
         "accuracy": "faudit.probes.accuracy:Accuracy",
+        "perturbation": "faudit.probes.perturbation:Perturbation",
     },
 )

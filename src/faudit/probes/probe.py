@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, Trace
+from faudit.rng import derived
 from faudit.rules.bp import tap_gradients
 from faudit.rules.rule import Rule, State
 
@@ -31,6 +32,7 @@ class Reading:
     state: State
     x: Tensor
     y: Tensor
+    seed: int = 0
 
     def __post_init__(self) -> None:
         # Detached: a probe cannot write a gradient even by mistake.
@@ -60,8 +62,16 @@ class Reading:
     @cached_property
     def credits(self) -> list[Tensor]:
         """What the rule teaches each block with, one entry per block."""
-        signals = self.rule.credit(self.net, self.params, self.state, self.trace.taps, self.trace.logits, self.y)
+        return self.credits_under(self.state)
+
+    def credits_under(self, state: State) -> list[Tensor]:
+        """The same, had the rule another state."""
+        signals = self.rule.credit(self.net, self.params, state, self.trace.taps, self.trace.logits, self.y)
         return [signals[self.net.taught_at(l)] for l in range(self.net.blocks)]
+
+    def generator(self, name: str) -> torch.Generator:
+        """A fresh generator for one purpose of a probe, fixed by the seed: measuring shifts no generator of the run."""
+        return torch.Generator().manual_seed(derived(self.seed, f"probe.{name}"))
 
 
 class Probe(ABC):
