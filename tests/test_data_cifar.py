@@ -19,9 +19,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from faudit.data import cifar
-from faudit.data.cifar import CIFAR10, CIFAR100, Reader, Rows, cifar10, cifar100, load
+from faudit.data import cifar, pickles
+from faudit.data.cifar import CIFAR10, CIFAR100, cifar10, cifar100, load
 from faudit.data.dataset import Dataset
+from faudit.data.pickles import Reader, Rows
 from faudit.errors import DataError
 
 TINY = replace(CIFAR10, train_rows=10, test_rows=3)
@@ -509,7 +510,7 @@ def test_memory_that_runs_out_is_a_data_error(monkeypatch: pytest.MonkeyPatch) -
     def run_out(_: Reader) -> None:
         raise MemoryError
 
-    monkeypatch.setitem(cifar.OPCODES, ord("]"), run_out)
+    monkeypatch.setitem(pickles.OPCODES, ord("]"), run_out)
     with pytest.raises(DataError, match="MemoryError"):
         Reader(python2(ROWS, [1, 2]), "here").load()
 
@@ -528,7 +529,7 @@ def test_one_text_encoded_again_and_again_does_not_fill_the_memory() -> None:
 
 
 def test_a_file_of_too_many_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cifar, "MAX_STEPS", 1000)
+    monkeypatch.setattr(pickles, "MAX_STEPS", 1000)
     with pytest.raises(DataError, match="at most 1000 steps"):
         Reader(b"\x80\x02" + b"]" * 2000, "here").load()
 
