@@ -30,10 +30,11 @@ def test_crops_equal_the_loop() -> None:
     x = colourful().train_x
     draw = torch.Generator().manual_seed(1)
     rows, columns = torch.randint(5, (2, len(x)), generator=draw)
-    got = crops(x, rows=rows, columns=columns, padding=2)
+    chosen = torch.randperm(len(x), generator=draw)
+    got = crops(F.pad(x, (2,) * 4), chosen, rows=rows, columns=columns, crop=2)
     for i in range(len(x)):
         padded = torch.zeros(3, 10, 9, dtype=torch.uint8)
-        padded[:, 2:8, 2:7] = x[i]
+        padded[:, 2:8, 2:7] = x[chosen[i]]
         r, c = int(rows[i]), int(columns[i])
         assert torch.equal(got[i], padded[:, r : r + 6, c : c + 5])
 
@@ -122,7 +123,7 @@ def test_a_batch_larger_than_the_data_is_refused() -> None:
 def test_a_dataset_checks_what_it_is_given() -> None:
     data = tiny_dataset()
     for change in (
-        {"train_x": data.train_x.float()},
+        {"train_x": data.train_x.double()},
         {"train_x": data.train_x[:, 0]},
         {"train_y": data.train_y[:-1]},
         {"train_y": data.train_y.int()},

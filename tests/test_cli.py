@@ -121,8 +121,8 @@ def test_list_tells_of_every_member(capsys: pytest.CaptureFixture[str], family: 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["trian"], "unknown command 'trian': did you mean 'train'?"),
-        (["train", "--epoch", "3"], "unknown flag '--epoch': did you mean '--epochs'?"),
+        (["trian"], "unknown command 'trian', did you mean 'train'?"),
+        (["train", "--epoch", "3"], "unknown flag '--epoch', did you mean '--epochs'?"),
         (["train", "--rule", "dfaa"], "did you mean 'dfa'?"),
         (["train", "--depth", "0"], "depth: expected a whole number from 1 to 1024, got '0'"),
         (["train", "--penalty", "-1"], "penalty: expected a finite number ≥ 0, got '-1'"),

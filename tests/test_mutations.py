@@ -84,7 +84,7 @@ DEFECTS = [
     Defect("one generator for everything", "rng.py",
            'f"faudit:{seed}:{name}"', 'f"faudit:{seed}"', "tests/test_rng.py"),
     Defect("black padding after normalising", "data/batches.py",
-           "F.pad(x, (padding,) * 4)", "F.pad(x, (padding,) * 4, value=127)", "tests/test_batches.py"),
+           "(self.dataset.crop,) * 4)", "(self.dataset.crop,) * 4, value=127)", "tests/test_batches.py"),
     Defect("random targets that disturb the order", "data/batches.py",
            'generator=generators["targets"]', "generator=draw", "tests/test_batches.py"),
     Defect("the optimizer's state not saved", "checkpoint.py",
@@ -95,6 +95,21 @@ DEFECTS = [
     Defect("rows kept that the checkpoint does not know", "train.py",
            "run.keep_rows(until=epoch)", "run.keep_rows(until=10**9)",
            "tests/test_resume.py::test_stopping_after_any_row_changes_nothing"),
+    Defect("the learning-rate schedule never applied", "train.py",
+           'group["lr"] = learning_rate(job.config, epoch)', "pass", "tests/test_recipe.py"),
+    Defect("weight decay ignored", "train.py", "weight_decay=config.weight_decay", "weight_decay=0.0",
+           "tests/test_recipe.py"),
+    Defect("the rule's settings never passed", "train.py",
+           'return kind(**config.settings_of("rule", names_of(kind)))', "return kind()", "tests/test_recipe.py"),
+    Defect("the net's settings never passed", "train.py",
+           'kind(dataset.sample_shape, dataset.classes, **config.settings_of("net", names_of(kind)))',
+           "kind(dataset.sample_shape, dataset.classes)", "tests/test_recipe.py"),
+    Defect("the last, smaller batch counted like a full one", "train.py",
+           "total += step.loss * len(x)", "total += step.loss * job.config.batch_size", "tests/test_recipe.py"),
+    Defect("gradients of the step before applied again", "train.py",
+           "optimizer.zero_grad()  #", "pass  #", "tests/test_recipe.py"),
+    Defect("the epoch left out of the checkpoint's checksum", "checkpoint.py",
+           'total = zlib.crc32(f"{FORMAT} {epoch}".encode())', "total = 0", "tests/test_checkpoint.py"),
     Defect("a setting left out of the run's name", "config.py",
            "for name in SETTINGS if getattr(self, name) != default(name)}",
            'for name in SETTINGS if getattr(self, name) != default(name) and name != "clip"}', "tests/test_config.py"),
@@ -130,10 +145,14 @@ def test_every_planted_defect_is_caught(tmp_path: Path, half: int) -> None:
 
 def test_the_same_tests_pass_on_an_unspoiled_copy(tmp_path: Path) -> None:
     """Else a defect would seem caught because a copy cannot run at all."""
-    nothing = Defect("nothing", "rng.py", "NAMES = (", "NAMES = (", "tests/test_rng.py")
-    spoiled_copy(nothing, tmp_path / "copy")
-    (tmp_path / "jobs.json").write_text(json.dumps([{"root": str(tmp_path / "copy"), "tests": nothing.tests}]))
-    subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")], check=True, cwd=tmp_path
-    )
-    assert json.loads((tmp_path / "copy" / "answer.json").read_text())["code"] == 0
+    spoiled_copy(Defect("nothing", "rng.py", "NAMES = (", "NAMES = (", ""), tmp_path / "copy")
+    jobs = []
+    for i, tests in enumerate(sorted({defect.tests for defect in DEFECTS})):
+        shutil.copytree(tmp_path / "copy", tmp_path / str(i))
+        jobs.append({"root": str(tmp_path / str(i)), "tests": tests})
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    command = [sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    for job in jobs:
+        answer = json.loads((Path(job["root"]) / "answer.json").read_text())
+        assert answer["code"] == 0, f"{job['tests']}: {answer['said']}"

@@ -110,24 +110,27 @@ def test_a_checkpoint_cut_short_stops_with_a_line_and_the_advice_works(tmp_path:
     identical(fit(QUICK, tmp_path / "a"), fit(QUICK, tmp_path / "b"))
 
 
-def test_two_processes_on_one_run(tmp_path: Path) -> None:
-    """The second is told so at once, the first is not disturbed, and the run is trained once."""
-    flags = ["train", "--rule", "dfa", "--epochs", "60", "--width", "64", "--batch-size", "32", "--runs", str(tmp_path)]
-    first = subprocess.Popen(
-        [sys.executable, "-m", "faudit", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    config = RunConfig(rule="dfa", epochs=60, width=64, batch_size=32)
-    run = Run(tmp_path / config.run_id)
-    until = time.monotonic() + 60
-    while not run.rows_file.exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    second = faudit(*flags)
+def test_a_second_process_on_one_run_is_told_so(tmp_path: Path) -> None:
+    flags = ["train", "--epochs", "2", "--width", "16", "--runs", str(tmp_path)]
+    run = Run(tmp_path / RunConfig(epochs=2, width=16).run_id)
+    with run.locked():
+        second = faudit(*flags)
     assert second.returncode == 2 and second.stdout == ""
     assert second.stderr.count("\n") == 1 and "being trained by another process" in second.stderr
-    out, problems = first.communicate(timeout=120)
-    assert first.returncode == 0, problems
-    assert out.strip().endswith(run.name)
+    assert faudit(*flags).returncode == 0 and run.status == "done"
+
+
+def test_two_processes_at_once_train_a_run_once(tmp_path: Path) -> None:
+    """Whoever comes second is refused, or finds the run finished; the rows are those of one run."""
+    flags = ["train", "--rule", "dfa", "--epochs", "60", "--width", "64", "--batch-size", "64", "--runs", str(tmp_path)]
+    words = [sys.executable, "-m", "faudit", *flags]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=180) for process in both]
+    codes = sorted(process.returncode for process in both)
+    assert codes in ([0, 0], [0, 2]), said
+    run = Run(tmp_path / RunConfig(rule="dfa", epochs=60, width=64, batch_size=64).run_id)
     assert [row["epoch"] for row in run.rows()] == list(range(61))
+    assert sum("epoch 1/60" in err for _, err in said) == 1, "trained twice"
 
 
 def test_interrupting_says_how_to_go_on(tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ def test_overflow_names_the_entry_and_the_place() -> None:
 def test_growth_is_the_largest_ratio_of_neighbours() -> None:
     assert growth([1.0, 2.0, 10.0, 5.0]) == 5.0
     assert growth([1.0, 0.5]) == 0.5
-    assert growth([0.0, 1.0]) is None
-    assert growth([1.0, math.inf]) is None
-    assert growth([1.0]) is None
+    assert growth([0.0, 0.0, 1.0, 2.0]) == math.inf
+
+
+def test_growth_that_overflowed_is_infinite_and_only_what_has_no_value_is_none() -> None:
+    """Else the most exploded of all runs would read as "not measured"."""
+    assert growth([1.0, 10.0, math.inf]) == growth([1.0, math.nan]) == math.inf
+    assert growth([1.0]) is None and growth([0.0, 0.0]) is None

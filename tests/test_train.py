@@ -174,7 +174,7 @@ def test_settings_that_would_change_nothing_are_refused(tmp_path: Path) -> None:
 def test_what_this_machine_lacks_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
-    with pytest.raises(ConfigError, match="without CUDA"):
+    with pytest.raises(ConfigError, match="expected one that this machine has"):
         fit(QUICK.with_(device="cuda:0"), tmp_path)
     with pytest.raises(DataError, match="batch-size"):
         fit(QUICK.with_(batch_size=5000), tmp_path)

@@ -28,6 +28,7 @@ from faudit.errors import ConfigError
 from faudit.train import Job, measure, one_epoch, prepare, threads
 
 RULES_TIMED = ("bp", "dfa")
+OURS = ("faudit", "probe")
 
 
 def train_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> dict[str, Any]:
@@ -37,17 +38,23 @@ def train_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
     plain = yardstick()
     dataset = DATASETS["cifar10"](data_dir) if data_dir else noise()
     with threads(threads_used):
-        jobs = {rule: job(rule, dataset, threads_used) for rule in RULES_TIMED}
-        for each in jobs.values():  # warm up, and touch all the memory a run touches
-            one_epoch(each, 1)
-            measure(each, 10, train_loss=None, seconds=0.0)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
-        loader = plain.loader(dataset.train_x, dataset.train_y)
+        jobs, peaks = {}, []
+        for rule in RULES_TIMED:  # warm up, and touch all the memory that a run touches
+            jobs[rule] = job(rule, dataset, threads_used)
+            one_epoch(jobs[rule], 1)
+            measure(jobs[rule], 10, train_loss=None, seconds=0.0)
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        peak = peaks[0] / (1024 if sys.platform != "darwin" else 1024**2)  # of the first alone: one run in one process
+        loaders = {
+            "plain": plain.loader(plain.Pictures(dataset.train_x, dataset.train_y)),
+            "plain_tensors": plain.loader(plain.Tensors(dataset.train_x, dataset.train_y)),
+        }
         trainers = {"bp": plain.PlainBP(plain.PlainResMLP()), "dfa": plain.PlainDFA(plain.PlainResMLP())}
-        times: dict[str, dict[str, list[float]]] = {rule: {"plain": [], "faudit": [], "probe": []} for rule in jobs}
+        times: dict[str, dict[str, list[float]]] = {rule: {name: [] for name in (*loaders, *OURS)} for rule in jobs}
         for _ in range(repeats):
             for rule, ours in jobs.items():
-                times[rule]["plain"].append(seconds(partial(plain.epoch, trainers[rule], loader)))
+                for name, loader in loaders.items():
+                    times[rule][name].append(seconds(partial(plain.epoch, trainers[rule], loader)))
                 times[rule]["faudit"].append(seconds(partial(one_epoch, ours, 1)))
                 times[rule]["probe"].append(seconds(partial(measure, ours, 1, train_loss=None, seconds=0.0)))
     return {
@@ -62,15 +69,23 @@ def train_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
 
 
 def compared(times: dict[str, list[float]]) -> dict[str, Any]:
-    """Medians, the ratio of each pair of epochs, and the probes' share of a logged epoch."""
-    ratios = [plain / ours for plain, ours in zip(times["plain"], times["faudit"], strict=True)]
+    """The ratio of each pair of epochs, and the probes' share of a logged epoch."""
     shares = [probe / (probe + ours) for probe, ours in zip(times["probe"], times["faudit"], strict=True)]
     return {
         "seconds": {name: [round(value, 3) for value in values] for name, values in times.items()},
-        "ratio": round(statistics.median(ratios), 2),
-        "ratio_least": round(min(ratios), 2),
-        "ratio_most": round(max(ratios), 2),
+        "ratio": ratio(times["plain"], times["faudit"]),
+        "ratio_tensors": ratio(times["plain_tensors"], times["faudit"]),
         "probe_share": round(statistics.median(shares), 4),
+    }
+
+
+def ratio(theirs: list[float], ours: list[float]) -> dict[str, float]:
+    """How many times faster: the median over the repeats, the least and the most."""
+    ratios = [plain / own for plain, own in zip(theirs, ours, strict=True)]
+    return {
+        "median": round(statistics.median(ratios), 2),
+        "least": round(min(ratios), 2),
+        "most": round(max(ratios), 2),
     }
 
 
@@ -78,11 +93,14 @@ def lines(result: dict[str, Any]) -> list[str]:
     """The result for a person."""
     out = [f"{result['what']}, data {result['data']}, {result['threads']} threads, {result['repeats']} epochs each"]
     for rule, entry in result["rules"].items():
-        ours, plain = (statistics.median(entry["seconds"][name]) for name in ("faudit", "plain"))
-        out.append(
-            f"{rule:<4} faudit {ours:6.2f} s   plain PyTorch {plain:6.2f} s   {entry['ratio']:.1f}× faster "
-            f"({entry['ratio_least']:.1f}–{entry['ratio_most']:.1f})   probes {entry['probe_share']:.1%} of the epoch"
-        )
+        middle = {name: statistics.median(values) for name, values in entry["seconds"].items()}
+        out.append(f"{rule}: faudit {middle['faudit']:.2f} s, probes {entry['probe_share']:.1%} of a logged epoch")
+        for name, key, what in (("plain", "ratio", "pictures"), ("plain_tensors", "ratio_tensors", "tensors")):
+            faster = entry[key]
+            out.append(
+                f"    plain PyTorch, per-sample {what}: {middle[name]:.2f} s, faudit is {faster['median']:.1f}× faster "
+                f"({faster['least']:.1f}–{faster['most']:.1f})"
+            )
     return [*out, f"peak memory of faudit: {result['peak_memory_mb']} MB"]
 
 

@@ -37,7 +37,7 @@ class Progress:
 def save(path: Path, progress: Progress, epoch: int) -> None:
     """Write a checkpoint, or replace one."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(progress).items()}
-    header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors)}
+    header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors, epoch)}
     write_whole(path, safetensors.torch.save(tensors, metadata={"faudit": json.dumps(header)}))
 
 
@@ -45,21 +45,22 @@ def restore(run: Run, progress: Progress) -> int:
     """Put a saved run into a freshly made one, in place; returns the epoch it had finished."""
     tensors, header = load(run.checkpoint)
     _restore_optimizer(progress, tensors)
-    expected = _tensors(progress)
-    if expected.keys() != tensors.keys():
-        odd = sorted(expected.keys() ^ tensors.keys())
+    expected = {name: value for name, value in _tensors(progress).items() if not name.startswith("rng/")}
+    came = {name: value for name, value in tensors.items() if not name.startswith("rng/")}
+    if expected.keys() != came.keys():
+        odd = sorted(expected.keys() ^ came.keys())
         raise _damaged(
             run.checkpoint, f"expected the tensors of this run's configuration, got a difference in {odd[0]}"
         )
     for name, value in expected.items():
-        if tensors[name].shape != value.shape or tensors[name].dtype != value.dtype:
-            came = f"{tensors[name].dtype} {list(tensors[name].shape)}"
-            raise _damaged(run.checkpoint, f"{name}: expected {value.dtype} {list(value.shape)}, got {came}")
+        if came[name].shape != value.shape or came[name].dtype != value.dtype:
+            got = f"{came[name].dtype} {list(came[name].shape)}"
+            raise _damaged(run.checkpoint, f"{name}: expected {value.dtype} {list(value.shape)}, got {got}")
     with torch.no_grad():
         for name, value in expected.items():
-            if not name.startswith("rng/"):
-                value.copy_(tensors[name])
-    rng.restore(progress.generators, {name: tensors[f"rng/{name}"] for name in progress.generators})
+            value.copy_(came[name])
+    # A generator that another version did not have stays as the seed left it.
+    rng.restore(progress.generators, {name[len("rng/") :]: tensors[name] for name in tensors.keys() - came.keys()})
     return int(header["epoch"])
 
 
@@ -73,11 +74,11 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
         raise _damaged(path, f"expected a whole safetensors file, got {error}") from None
     if not isinstance(header, dict) or not isinstance(header.get("format"), int):
         raise _damaged(path, "expected faudit's header, got none")
-    if header["format"] > FORMAT:
+    if header["format"] != FORMAT:
         raise CheckpointError(
-            f"{path} has format {header['format']}, this faudit reads up to {FORMAT}. Upgrade faudit."
+            f"{path} has format {header['format']}, this faudit reads {FORMAT}. Use the version that made it."
         )
-    if header.get("crc32") != _crc(tensors):
+    if not isinstance(header.get("epoch"), int) or header.get("crc32") != _crc(tensors, header["epoch"]):
         raise _damaged(path, "its contents do not match its checksum")
     return tensors, header
 
@@ -113,10 +114,11 @@ def _restore_optimizer(progress: Progress, tensors: Mapping[str, Tensor]) -> Non
             progress.optimizer.state[value] = held
 
 
-def _crc(tensors: Mapping[str, Tensor]) -> int:
-    total = 0
+def _crc(tensors: Mapping[str, Tensor], epoch: int) -> int:
+    """Over epoch, names, types, shapes and contents: nothing that decides how a run goes on is left out."""
+    total = zlib.crc32(f"{FORMAT} {epoch}".encode())
     for name in sorted(tensors):
-        total = zlib.crc32(
-            tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data, zlib.crc32(name.encode(), total)
-        )
+        value = tensors[name].contiguous()
+        total = zlib.crc32(f"{name} {value.dtype} {tuple(value.shape)}".encode(), total)
+        total = zlib.crc32(value.view(-1).view(torch.uint8).numpy().data, total)
     return total

@@ -19,7 +19,7 @@ from typing import Any
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.nets import NETS
-from faudit.registry import Registry, unknown
+from faudit.registry import Registry, nearest, unknown
 from faudit.rules import RULES
 
 if sys.version_info >= (3, 11):
@@ -72,7 +72,7 @@ def one_of(names: Registry[Any] | tuple[str, ...]) -> Parser:
 
     def parse(value: Any) -> str:
         if not isinstance(value, str) or value not in names:
-            raise ValueError(unknown("name", value, list(names)))
+            raise ValueError(f"one of {', '.join(names)}{nearest(value, names)}")
         return value
 
     return parse
@@ -147,7 +147,7 @@ class RunConfig:
     optimizer: str = setting("adamw", one_of(("adamw", "sgd")), "optimizer")
     lr: float = setting(1e-3, number(0.0, above=True), "learning rate at the start of the cosine schedule")
     weight_decay: float = setting(0.01, number(0.0), "weight decay")
-    momentum: float = setting(0.0, number(0.0), "momentum of SGD", of="optimizer")
+    momentum: float = setting(0.0, share, "momentum of SGD", of="optimizer")
     no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
 
     log_every: int = setting(1, whole(1, 1_000_000), "epochs between two rows (the last epoch always has one)")
@@ -222,17 +222,19 @@ class RunConfig:
         text = json.dumps(values, sort_keys=True, allow_nan=False)
         return f"{self.net}-{self.rule}-{self.data}-s{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
-    def settings_of(self, family: str, wanted: set[str], *, member: str) -> dict[str, Any]:
-        """The settings a member of a family reads; one of the family's that it does not read must be at its default."""
+    def settings_of(self, family: str, wanted: set[str]) -> dict[str, Any]:
+        """The settings of a family that a member reads."""
+        return {name: getattr(self, name) for name in SETTINGS if SETTINGS[name]["of"] == family and name in wanted}
+
+    def strays(self, family: str, wanted: set[str], *, member: str) -> list[str]:
+        """What is wrong with settings of the family that the member does not read: they must be at their default."""
         own = [name for name in SETTINGS if SETTINGS[name]["of"] == family]
-        stray = [name for name in own if name not in wanted and getattr(self, name) != default(name)]
-        if stray:
-            names = ", ".join(key(name) for name in stray)
-            reads = ", ".join(key(name) for name in own if name in wanted) or "none of them"
-            raise ConfigError(
-                f"{member} does not read {names}: leave it out, since it would change nothing (it reads {reads})"
-            )
-        return {name: getattr(self, name) for name in own if name in wanted}
+        reads = ", ".join(key(name) for name in own if name in wanted) or "none of them"
+        return [
+            f"{member} does not read {key(name)}: leave it out, since it would change nothing (it reads {reads})"
+            for name in own
+            if name not in wanted and getattr(self, name) != default(name)
+        ]
 
 
 def key(name: str) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from faudit import __version__
 
+
+@cache
 def environment() -> dict[str, str | int | None]:
     """What to know about this machine and this code when numbers are compared."""
     return {
-        "faudit": installed("faudit"),
+        "faudit": __version__,
         "commit": commit(),
         "torch": installed("torch"),
         "numpy": installed("numpy"),

@@ -10,7 +10,7 @@ import ast
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from faudit.errors import ConfigError
@@ -55,9 +55,13 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return " ".join(text.split("\n\n")[0].split())
 
 
-def unknown(what: str, name: object, valid: Mapping[str, object] | list[str]) -> str:
+def unknown(what: str, name: object, valid: Iterable[str]) -> str:
     """The one way to say that a name does not exist: with the nearest that does, and all of them."""
-    names = [str(known) for known in valid]
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"unknown {what} {str(name)!r}: {hint}Valid: {', '.join(names)}"
+    names = list(valid)
+    return f"unknown {what} {str(name)!r}{nearest(name, names)}. Valid: {', '.join(names)}"
+
+
+def nearest(name: object, valid: Iterable[str]) -> str:
+    """ ", did you mean …?" where some valid name is near, else nothing."""
+    near = difflib.get_close_matches(str(name), list(valid), n=1, cutoff=0.5)
+    return f", did you mean {near[0]!r}?" if near else ""

@@ -32,6 +32,6 @@ def states(named: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
 
 
 def restore(named: Mapping[str, torch.Generator], saved: Mapping[str, Tensor]) -> None:
-    """Put every generator where it stood."""
-    for name, generator in named.items():
-        generator.set_state(saved[name].to(torch.uint8))
+    """Put every generator that was saved where it stood."""
+    for name in named.keys() & saved.keys():
+        named[name].set_state(saved[name].to(torch.uint8))

@@ -20,7 +20,7 @@ OVERFLOWED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 def to_line(row: Row) -> str:
     """A row as one line of strict JSON."""
-    return json.dumps(_encoded(row), allow_nan=False) + "\n"
+    return json.dumps({name: _encoded(value) for name, value in row.items()}, allow_nan=False) + "\n"
 
 
 def from_line(line: str) -> Row:
@@ -32,10 +32,19 @@ def from_line(line: str) -> Row:
 
 
 def growth(hidden_norms: Sequence[float]) -> float | None:
-    """max_l ‖h_{l+1}‖ / ‖h_l‖, the largest growth of one block; None where a tap is zero or not finite."""
-    if len(hidden_norms) < 2 or not all(math.isfinite(norm) for norm in hidden_norms) or 0.0 in hidden_norms[:-1]:
-        return None
-    return max(after / before for before, after in pairwise(hidden_norms))
+    """max_l ‖h_{l+1}‖ / ‖h_l‖, the largest growth of one block.
+
+    Infinite where a norm overflowed or grew out of zero; None where nothing can be said (one tap, or all zero).
+    """
+    if any(not math.isfinite(norm) for norm in hidden_norms):
+        return math.inf
+    steps = [after / before if before else math.inf for before, after in pairwise(hidden_norms) if before or after]
+    return max(steps, default=None)
+
+
+def finite(value: Any) -> Any:
+    """A number that overflowed as the word that strict JSON can hold; anything else as it is."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def overflow(row: Row) -> tuple[str, int | None] | None:
@@ -48,13 +57,7 @@ def overflow(row: Row) -> tuple[str, int | None] | None:
 
 
 def _encoded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _encoded(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_encoded(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    return [_encoded(entry) for entry in value] if isinstance(value, list) else finite(value)
 
 
 def _decoded(value: Any) -> Any:

@@ -56,12 +56,13 @@ class Run:
     @property
     def status(self) -> str:
         """``done``, ``failed``, ``running``, ``stopped`` (started and not finished, free to resume) or ``new``."""
-        if (self.path / "done.json").exists():
-            return "done"
-        if (self.path / "failed.json").exists():
-            return "failed"
-        if not (self.path / "config.json").exists():
-            return "new"
+        with refusals(self.path):
+            if (self.path / "done.json").exists():
+                return "done"
+            if (self.path / "failed.json").exists():
+                return "failed"
+            if not (self.path / "config.json").exists():
+                return "new"
         return "running" if self._is_locked() else "stopped"
 
     def _is_locked(self) -> bool:
@@ -111,10 +112,18 @@ class Run:
                 f"the {config.data} files are not those that {self.path} began with (their contents differ). "
                 "Point --data-dir at the same copy, or use another --runs directory."
             )
-        changed = [name for name in ("faudit", "torch", "cpu") if before.get(name) != environment.get(name)]
-        return [
-            f"{name} was {before.get(name)}, is {environment.get(name)}: the last bits may differ" for name in changed
-        ]
+        newest = (before.get("resumed") or [before])[-1]
+        changed = [name for name in ("faudit", "commit", "torch", "cpu") if newest.get(name) != environment.get(name)]
+        if changed:
+            write_json(self.path / "env.json", {**before, "resumed": [*before.get("resumed", []), dict(environment)]})
+        return [f"{name} was {newest.get(name)}, is {environment.get(name)}: results may differ" for name in changed]
+
+    def must_hold(self, config: RunConfig) -> None:
+        """Refuse a run that was made with other settings: the hash leaves out defaults, and defaults may change."""
+        if self.config() != config:
+            raise StoreError(
+                f"{self.path} holds another configuration under the same name. Use another --runs directory."
+            )
 
     def config(self) -> RunConfig:
         """What was asked of this run."""
@@ -182,11 +191,12 @@ class Run:
 
 def runs_in(store: Path) -> list[Run]:
     """Every run of a store, by name."""
-    if not store.is_dir():
-        raise StoreError(
-            f"no run store at {store}: expected a directory of runs. Make one with `faudit train --runs {store}`."
-        )
-    return [Run(path) for path in sorted(store.iterdir()) if (path / "config.json").exists()]
+    with refusals(store):
+        if store.is_dir():
+            return [Run(path) for path in sorted(store.iterdir()) if (path / "config.json").exists()]
+    raise StoreError(
+        f"no run store at {store}: expected a directory of runs. Make one with `faudit train --runs {store}`."
+    )
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.table import Table
 
 from faudit.config import SETTINGS, default, key
 from faudit.errors import StoreError
-from faudit.rows import Row, growth
+from faudit.rows import Row, finite, growth
 from faudit.store import Run
+
+
+@contextmanager
+def whole_rows(run: Run) -> Iterator[None]:
+    """A row without the entries or types that every row has is damage, not a bug."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{run.rows_file} is damaged: expected the entries of a row, got {error!r}") from error
 
 
 def overview(run: Run) -> dict[str, Any]:
     """What ``faudit train --json`` and ``faudit show --json`` say of a run; null where a number is not there yet."""
+    with whole_rows(run):
+        return _overview(run)
+
+
+def _overview(run: Run) -> dict[str, Any]:
     config, rows, status = run.config(), run.rows(), run.status
     last: Row = rows[-1] if rows else {}
     hidden = last.get("hidden_norms") or [None]
@@ -32,18 +47,14 @@ def overview(run: Run) -> dict[str, Any]:
         "loss_eval": finite(last.get("loss_eval")),
         "hidden_norm": finite(hidden[-1]),
         "grad_norm": finite((last.get("grad_norms") or [None])[-1]),
-        "growth": growth(hidden) if rows else None,
-        "growth_max": max(grown) if grown else None,
+        "growth": finite(growth(hidden)) if rows else None,
+        "growth_max": finite(max(grown)) if grown else None,
         "gamma": last.get("gamma"),
+        "data_sha256": run.environment().get("data_sha256"),
         "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
         "weights_sha256": outcome.get("weights_sha256"),
         "config": config.to_json(),
     }
-
-
-def finite(value: Any) -> Any:
-    """A number that overflowed as the word strict JSON can hold."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def readable(runs: list[Run]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -100,20 +111,21 @@ def run_table(run: Run) -> Table:
         "s",
     ):
         table.add_column(column, justify="right", no_wrap=True)
-    for row in run.rows():
-        table.add_row(
-            str(row["epoch"]),
-            size(row["train_loss"]),
-            size(row["loss_eval"]),
-            share(row["acc_eval"]),
-            share(row["test_acc"]),
-            size(row["hidden_norms"][0]),
-            size(row["hidden_norms"][-1]),
-            times(growth(row["hidden_norms"])),
-            size(row["grad_norms"][-1]),
-            gammas(row["gamma"]),
-            f"{row['seconds'] + row['probe_seconds']:.2f}",
-        )
+    with whole_rows(run):
+        for row in run.rows():
+            table.add_row(
+                str(row["epoch"]),
+                size(row["train_loss"]),
+                size(row["loss_eval"]),
+                share(row["acc_eval"]),
+                share(row["test_acc"]),
+                size(row["hidden_norms"][0]),
+                size(row["hidden_norms"][-1]),
+                times(growth(row["hidden_norms"])),
+                size(row["grad_norms"][-1]),
+                gammas(row["gamma"]),
+                f"{row['seconds'] + row['probe_seconds']:.2f}",
+            )
     return table
 
 
@@ -133,8 +145,8 @@ def size(value: Any) -> str:
     return "–" if value is None else f"{float(value):.3g}"
 
 
-def times(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}×"
+def times(value: float | str | None) -> str:
+    return "–" if value is None else f"{float(value):.3g}×"
 
 
 def gammas(values: list[float | None] | None) -> str:

@@ -33,11 +33,15 @@ from faudit.nets.net import Net
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.rng import generators
-from faudit.rows import Row, growth, overflow
+from faudit.rows import Row, finite, growth, overflow
 from faudit.rules import RULES
 from faudit.rules.rule import Rule
 from faudit.store import Run
 
+OPTIMIZERS: dict[str, tuple[Any, set[str]]] = {  # the class, and which settings of its own it reads
+    "adamw": (torch.optim.AdamW, set()),
+    "sgd": (torch.optim.SGD, {"momentum"}),
+}
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
 
@@ -53,7 +57,9 @@ def fit(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | Non
 def stream(config: RunConfig, run: Run, *, data_dir: Path | None = None) -> Iterator[Row]:
     """The same, yielding each row once it is on disk, so that the caller can show it."""
     if run.status in ("done", "failed"):
+        run.must_hold(config)
         return
+    refuse_strays(config)
     job = prepare(config, DATASETS[config.data](data_dir))
     with run.locked(), threads(config.threads):
         if run.status in ("done", "failed"):  # by another process, while we loaded the data
@@ -107,7 +113,10 @@ def prepare(config: RunConfig, dataset: Dataset) -> Job:
     named = generators(config.seed)
     params = {name: value.to(device, dtype).requires_grad_() for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
-    state = {name: value.to(device, dtype) for name, value in rule.init(net, sample, named["feedback"]).items()}
+    state = {
+        name: value.to(device, dtype if value.is_floating_point() else value.dtype)
+        for name, value in rule.init(net, sample, named["feedback"]).items()
+    }
     batches = Batches(
         dataset,
         batch_size=config.batch_size,
@@ -119,22 +128,36 @@ def prepare(config: RunConfig, dataset: Dataset) -> Job:
     return Job(config, dataset, net, rule, batches, Progress(params, state, build_optimizer(config, params), named))
 
 
+def refuse_strays(config: RunConfig) -> None:
+    """Refuse, all at once, the settings that this net, this rule or this optimizer does not read."""
+    problems = [
+        *config.strays("net", names_of(NETS[config.net]), member=f"net {config.net}"),
+        *config.strays("rule", names_of(RULES[config.rule]), member=f"rule {config.rule}"),
+        *config.strays("optimizer", OPTIMIZERS[config.optimizer][1], member=f"optimizer {config.optimizer}"),
+    ]
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def names_of(kind: type[Net] | type[Rule]) -> set[str]:
+    """The fields of a net or rule: what it reads of the config."""
+    return {entry.name for entry in fields(kind)}
+
+
 def build_net(config: RunConfig, dataset: Dataset) -> Net:
     kind = NETS[config.net]
-    settings = config.settings_of("net", {entry.name for entry in fields(kind)}, member=f"net {config.net}")
-    return kind(dataset.sample_shape, dataset.classes, **settings)
+    return kind(dataset.sample_shape, dataset.classes, **config.settings_of("net", names_of(kind)))
 
 
 def build_rule(config: RunConfig) -> Rule:
     kind = RULES[config.rule]
-    return kind(**config.settings_of("rule", {entry.name for entry in fields(kind)}, member=f"rule {config.rule}"))
+    return kind(**config.settings_of("rule", names_of(kind)))
 
 
 def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.optim.Optimizer:
     """One optimizer over every parameter; one that gets no gradient (a frozen block) is left alone, decay included."""
-    reads = {"adamw": set[str](), "sgd": {"momentum"}}[config.optimizer]
-    settings = config.settings_of("optimizer", reads, member=f"optimizer {config.optimizer}")
-    kind = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[config.optimizer]
+    kind, reads = OPTIMIZERS[config.optimizer]
+    settings = config.settings_of("optimizer", reads)
     optimizer: torch.optim.Optimizer = kind(
         list(params.values()), lr=config.lr, weight_decay=config.weight_decay, fused=True, **settings
     )
@@ -143,8 +166,10 @@ def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.op
 
 def usable(device: str) -> torch.device:
     """The device, if this machine has it."""
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"device: expected one that this machine has, got {device!r} without CUDA. Use --device cpu.")
+    if device.startswith("cuda") and torch.device(device).index not in (None, *range(torch.cuda.device_count())):
+        raise ConfigError(f"device: expected one that this machine has, got {device!r}. Use --device cpu.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device: expected one that this machine has, got 'cuda' without CUDA. Use --device cpu.")
     return torch.device(device)
 
 
@@ -164,6 +189,7 @@ def one_epoch(job: Job, epoch: int) -> float:
         for name, gradient in step.grads.items():
             params[name].grad = gradient
         optimizer.step()
+        optimizer.zero_grad()  # a rule may train other parameters in the next step
         total += step.loss * len(x)
     return float(total) / len(job.dataset.train_x)
 
@@ -252,8 +278,8 @@ def summary(run: Run, job: Job) -> dict[str, Any]:
         "loss_eval": last["loss_eval"],
         "hidden_norm": last["hidden_norms"][-1],
         "grad_norm": last["grad_norms"][-1],
-        "growth": growth(last["hidden_norms"]),
-        "growth_max": max(grown) if grown else None,
+        "growth": finite(growth(last["hidden_norms"])),
+        "growth_max": finite(max(grown)) if grown else None,
         "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
         "weights_sha256": fingerprint(job.progress.params),
     }

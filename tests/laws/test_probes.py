@@ -124,19 +124,19 @@ def test_a_sample_without_gradient_is_counted_not_scored() -> None:
 
 
 def test_gamma_is_right_for_an_exploded_stream_with_a_tiny_gradient() -> None:
-    """‖h‖ ~ 1e9 makes g ~ 1e-10: the library's clamp at 1e-8 would pull these cosines towards zero."""
+    """‖h‖ ~ 1e12 makes g ~ 1e-12: there the library's clamp would pull every cosine towards zero."""
     setup = Setup("dfa", "resmlp")
     with torch.no_grad():
-        for l in range(setup.net.blocks):
-            setup.params[f"blocks.{l}.w2.weight"] *= 1e3
-    row = {name: value for probe in PROBES for name, value in PROBES[probe]().measure(reading_of(setup)).items()}
+        for name in ("embed.weight", "embed.bias"):
+            setup.params[name] *= 1e12
+    wide = PROBES["alignment"]().measure(reading_of(setup))
     small = {name: value.detach().float() for name, value in setup.params.items()}
-    reading = Reading(
-        setup.net, setup.rule, small, {n: v.float() for n, v in setup.state.items()}, setup.x.float(), setup.y
-    )
+    state = {name: value.float() for name, value in setup.state.items()}
+    reading = Reading(setup.net, setup.rule, small, state, setup.x.float(), setup.y)
     single = PROBES["alignment"]().measure(reading)
-    np.testing.assert_allclose(single["gamma"], row["gamma"], atol=1e-4)
-    assert row["grad_norms"][-1] < 1e-2
+    np.testing.assert_allclose(single["gamma"], wide["gamma"], atol=1e-4)
+    clamped = torch.nn.functional.cosine_similarity(reading.credits[0], reading.gradients[0]).mean()
+    assert abs(float(clamped) - wide["gamma"][0]) > 0.5 * abs(wide["gamma"][0]), "the clamp would not show here"
 
 
 def test_an_overflow_is_infinite_not_undefined() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from torch import Tensor
 from faudit.data.dataset import Dataset
 from faudit.errors import DataError
 
-CHUNK = 64  # batches augmented at a time: an epoch's worth would double the memory of the data
+CHUNK = 16  # batches augmented at a time: an epoch's worth would double the memory of the data
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Batches:
                 f"{len(self.dataset.train_x)} training samples. Take a smaller --batch-size."
             )
 
+    @cached_property
+    def padded(self) -> Tensor:
+        """The training set with black on every side, made once: padding every chunk anew costs as much as cropping."""
+        return F.pad(self.dataset.train_x, (self.dataset.crop,) * 4)
+
     def epoch(self, generators: Mapping[str, torch.Generator]) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass over the training set; every random number of it is drawn before the first batch."""
         data, draw = self.dataset, generators["data"]
@@ -54,9 +60,12 @@ class Batches:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         for start in range(0, len(order), CHUNK * self.batch_size):
             span = slice(start, start + CHUNK * self.batch_size)
-            x = self.dataset.train_x[order[span]]
-            if shifts is not None:
-                x = crops(x, rows=shifts[0, span], columns=shifts[1, span], padding=self.dataset.crop)
+            if shifts is None:
+                x = self.dataset.train_x[order[span]]
+            else:
+                x = crops(
+                    self.padded, order[span], rows=shifts[0, span], columns=shifts[1, span], crop=self.dataset.crop
+                )
             if flips is not None:
                 x[flips[span]] = x[flips[span]].flip(-1)
             for batch, y in zip(
@@ -65,8 +74,8 @@ class Batches:
                 yield self.dataset.normalise(batch.to(self.device), self.dtype), y.to(self.device)
 
 
-def crops(x: Tensor, *, rows: Tensor, columns: Tensor, padding: int) -> Tensor:
-    """x padded with black on every side, then cut back to its size at (row, column) of each sample's own."""
-    _, _, height, width = x.shape
-    windows = F.pad(x, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)  # [n, C, rows, columns, H, W], a view
-    return windows[torch.arange(len(x)), :, rows, columns]
+def crops(padded: Tensor, chosen: Tensor, *, rows: Tensor, columns: Tensor, crop: int) -> Tensor:
+    """The chosen samples, each cut out of its padded self at a (row, column) of its own."""
+    height, width = (size - 2 * crop for size in padded.shape[2:])
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [N, C, rows, columns, H, W], a view
+    return windows[chosen, :, rows, columns]

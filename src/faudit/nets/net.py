@@ -95,7 +95,7 @@ class Net(ABC):
         """Features of each tap, h_0 … h_L, read off a forward pass."""
         params = self.init(torch.Generator().manual_seed(0))
         with torch.no_grad():
-            return [self.tap(h).shape[1] for h in self.trace(params, sample.to(torch.float32)).taps]
+            return [self.tap(h).shape[1] for h in self.trace(params, sample.to("cpu", torch.float32)).taps]
 
     def forward(self, params: Params, x: Tensor) -> Tensor:
         """x → logits."""
@@ -139,10 +139,20 @@ def part(name: str) -> str:
 def linear(generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
     """Weight and bias as ``nn.Linear`` draws them, both U(±1/√inputs), but from a generator of our own."""
     bound = inputs**-0.5
-    weight = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
-    return weight, torch.empty(outputs).uniform_(-bound, bound, generator=generator)
+    weight = empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
+    return weight, empty(outputs).uniform_(-bound, bound, generator=generator)
+
+
+def normal(generator: torch.Generator, *shape: int, std: float) -> Tensor:
+    """N(0, std²) of a shape."""
+    return empty(*shape).normal_(0.0, std, generator=generator)
 
 
 def ones_zeros(width: int) -> tuple[Tensor, Tensor]:
     """Weight and bias of a fresh LayerNorm."""
-    return torch.ones(width), torch.zeros(width)
+    return empty(width).fill_(1.0), empty(width).fill_(0.0)
+
+
+def empty(*shape: int) -> Tensor:
+    """float32 on the CPU whatever torch's defaults are: the same seed gives the same numbers everywhere."""
+    return torch.empty(*shape, dtype=torch.float32, device="cpu")

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, linear, ones_zeros
+from faudit.nets.net import Net, Params, linear, normal, ones_zeros
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class ResMLP(Net):
             block = f"blocks.{l}"
             params[f"{block}.norm.weight"], params[f"{block}.norm.bias"] = ones_zeros(d)
             params[f"{block}.w1.weight"], params[f"{block}.w1.bias"] = linear(generator, inputs=d, outputs=d)
-            params[f"{block}.w2.weight"] = torch.empty(d, d).normal_(0.0, self.w2_std, generator=generator)
-            params[f"{block}.w2.bias"] = torch.zeros(d)
+            params[f"{block}.w2.weight"] = normal(generator, d, d, std=self.w2_std)
+            params[f"{block}.w2.bias"] = ones_zeros(d)[1]
         if not self.no_terminal_norm:
             params["readout.norm.weight"], params["readout.norm.bias"] = ones_zeros(d)
         params["readout.head.weight"], params["readout.head.bias"] = linear(generator, inputs=d, outputs=self.classes)

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.errors import ConfigError
-from faudit.nets.net import Net, Params, linear, ones_zeros
+from faudit.nets.net import Net, Params, linear, normal, ones_zeros
 
 TOKEN_STD = 0.02
 
@@ -64,8 +64,8 @@ class ViT(Net):
         params: dict[str, Tensor] = {}
         pixels = self.sample_shape[0] * self.patch**2
         params["embed.weight"], params["embed.bias"] = linear(generator, inputs=pixels, outputs=d)
-        params["embed.cls"] = torch.empty(d).normal_(0.0, TOKEN_STD, generator=generator)
-        params["embed.positions"] = torch.empty(self.tokens, d).normal_(0.0, TOKEN_STD, generator=generator)
+        params["embed.cls"] = normal(generator, d, std=TOKEN_STD)
+        params["embed.positions"] = normal(generator, self.tokens, d, std=TOKEN_STD)
         for l in range(self.depth):
             b = f"blocks.{l}"
             params[f"{b}.norm1.weight"], params[f"{b}.norm1.bias"] = ones_zeros(d)

@@ -73,11 +73,16 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, fl
 def null(name: str, value: float | None, draws: list[float | None]) -> dict[str, float | None]:
     """Mean and spread of a number under fresh feedback, and the share of draws below the trained feedback's value."""
     known = [draw for draw in draws if draw is not None]
-    place = sum(draw < value for draw in known) / len(known) if known and value is not None else None
+    if value is None or len(known) < 2:
+        return {f"{name}_null_mean": None, f"{name}_null_std": None, f"{name}_null_place": None}
+    spread = statistics.stdev(known)
+    place = sum(draw < value for draw in known) / len(known)
     return {
-        f"{name}_null_mean": statistics.mean(known) if known else None,
-        f"{name}_null_std": statistics.stdev(known) if len(known) > 1 else None,
-        f"{name}_null_place": place,
+        f"{name}_null_mean": statistics.mean(known),
+        f"{name}_null_std": spread,
+        f"{name}_null_place": place
+        if spread
+        else None,  # feedback plays no part here (FA's last block): no place to have
     }
 
 

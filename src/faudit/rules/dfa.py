@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from faudit.nets.net import Net, Params
+from faudit.nets.net import Net, Params, normal
 from faudit.rules.rule import LocalRule, State, output_error
 
 
@@ -33,8 +33,6 @@ class DFA(LocalRule):
 
 def direct_feedback(net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     """B_l ~ N(0, 1)/√C of shape (features of tap l, C) for each teaching tap."""
-    scale = net.classes**-0.5
     widths = net.tap_widths(sample)[: net.signals]
-    return {
-        f"B.{l}": torch.empty(d, net.classes).normal_(0.0, scale, generator=generator) for l, d in enumerate(widths)
-    }
+    std = net.classes**-0.5
+    return {f"B.{l}": normal(generator, d, net.classes, std=std) for l, d in enumerate(widths)}

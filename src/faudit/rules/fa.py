@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Net, Params
+from faudit.nets.net import Net, Params, normal
 from faudit.rules.rule import LocalRule, State
 
 
@@ -27,10 +27,7 @@ class FA(LocalRule):
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         widths = net.tap_widths(sample)[: net.signals]
-        return {
-            f"B.{l}": torch.empty(d, wide).normal_(0.0, wide**-0.5, generator=generator)
-            for l, (d, wide) in enumerate(pairwise(widths))
-        }
+        return {f"B.{l}": normal(generator, d, wide, std=wide**-0.5) for l, (d, wide) in enumerate(pairwise(widths))}
 
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor

@@ -139,7 +139,7 @@ def branch_penalty(trace: Trace, penalty: float) -> Tensor | float:
 
 def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
     """Scale each block's gradient on its own to norm ≤ largest, as ``clip_grad_norm_`` does; embed and readout stay."""
-    names = [name for name in grads if part(name) not in ("embed", "readout")]
+    names = [name for name in grads if name.startswith("blocks.")]
     if not names:
         return grads
     tensors, blocks = [grads[name] for name in names], sorted({part(name) for name in names})

@@ -1,0 +1,195 @@
+"""What a config says is what is trained: `fit` against a loop of torch alone, and every setting shown to act."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from faudit.checkpoint import weights
+from faudit.config import SETTINGS, RunConfig, default
+from faudit.data import DATASETS
+from faudit.errors import ConfigError
+from faudit.nets.net import Net, Params
+from faudit.nets.resmlp import ResMLP
+from faudit.rng import generators
+from faudit.rules.bp import BP
+from faudit.rules.rule import Objective, State
+from faudit.store import Run
+from faudit.train import fit, one_epoch, prepare
+from tests.conftest import tiny_dataset
+from tests.test_train import without_timings
+
+LR, DECAY, LAMBDA, CLIP, EPS = 3e-3, 0.2, 0.05, 0.4, 1e-3
+
+
+def plain_loop(rule: str, config: RunConfig) -> tuple[dict[str, Tensor], list[float]]:
+    """Two parts torch, one part pencil: weights and the mean training loss of each epoch."""
+    data = DATASETS["digits"](None)
+    net = ResMLP((1, 8, 8), 10, depth=2, width=12, w2_std=0.3, no_terminal_norm=True)
+    named = generators(config.seed)
+    params = {name: value.double().requires_grad_() for name, value in net.init(named["init"]).items()}
+    feedback = [torch.empty(12, 10).normal_(0, 10**-0.5, generator=named["feedback"]).double() for _ in range(2)]
+    optimizer = torch.optim.AdamW(params.values(), lr=LR, weight_decay=DECAY)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=config.epochs)
+    losses = []
+    for _ in range(config.epochs):
+        met = []
+        for batch in torch.randperm(1437, generator=named["data"]).split(100):
+            x = (data.train_x[batch].double() / 16 - data.mean[0]) / data.std[0]
+            y = data.train_y[batch]
+            optimizer.zero_grad()
+            met += (bp_step if rule == "bp" else dfa_step)(net, params, feedback, x, y)
+            optimizer.step()
+        schedule.step()
+        losses.append(sum(met) / len(met))
+    return params, losses
+
+
+def bp_step(net: ResMLP, params: dict[str, Tensor], _: list[Tensor], x: Tensor, y: Tensor) -> list[float]:
+    trace = net.trace(params, x)
+    each = F.cross_entropy(trace.logits, y, reduction="none")
+    (each.mean() + LAMBDA * sum(f.square().sum(1).mean() for f in trace.branches)).backward()
+    return each.tolist()
+
+
+def dfa_step(net: ResMLP, params: dict[str, Tensor], feedback: list[Tensor], x: Tensor, y: Tensor) -> list[float]:
+    trace = net.trace_cut(params, x)
+    each = F.cross_entropy(trace.logits, y, reduction="none")
+    each.mean().backward()
+    error = F.softmax(trace.logits.detach(), 1) - F.one_hot(y, 10)
+    for l, (branch, matrix) in enumerate(zip(trace.branches, feedback, strict=True)):
+        signal = error @ matrix.T
+        signal = signal / (signal.square().mean(1, keepdim=True).sqrt() + EPS)
+        if l == 0:
+            (trace.embedded * signal).sum(1).mean().backward()
+        ((branch * signal).sum(1).mean() + LAMBDA * branch.square().sum(1).mean()).backward()
+        own = [value for name, value in params.items() if name.startswith(f"blocks.{l}.")]
+        torch.nn.utils.clip_grad_norm_(own, CLIP)
+    return each.tolist()
+
+
+@pytest.mark.parametrize("rule", ["bp", "dfa"])
+def test_fit_is_the_recipe(tmp_path: Path, rule: str) -> None:
+    local: dict[str, Any] = {"clip": CLIP, "credit_eps": EPS} if rule == "dfa" else {}
+    config = RunConfig(
+        rule=rule, epochs=3, batch_size=100, depth=2, width=12, w2_std=0.3, no_terminal_norm=True, lr=LR,
+        weight_decay=DECAY, penalty=LAMBDA, dtype="float64", seed=9, **local,
+    )  # fmt: skip
+    run = fit(config, tmp_path)
+    want, losses = plain_loop(rule, config)
+    got = weights(run.checkpoint)
+    for name, value in want.items():
+        torch.testing.assert_close(got[name], value.detach(), rtol=1e-7, atol=1e-9, msg=name)
+    assert [row["train_loss"] for row in run.rows()[1:]] == pytest.approx(losses, rel=1e-9)
+
+
+BASE: dict[str, Any] = {"epochs": 2, "width": 12, "depth": 2, "batch_size": 100, "rule": "dfa"}
+OTHER: dict[str, dict[str, Any]] = {
+    "net": {"net": "student"}, "rule": {"rule": "fa"}, "data": {"data": "teacher"}, "epochs": {"epochs": 3},
+    "seed": {"seed": 1}, "depth": {"depth": 3}, "width": {"width": 16}, "w2_std": {"w2_std": 0.5},
+    "no_terminal_norm": {"no_terminal_norm": True}, "no_residual": {"no_residual": True},
+    "patch": {"net": "vit", "patch": 2}, "heads": {"net": "vit", "heads": 2},
+    "mlp_ratio": {"net": "vit", "mlp_ratio": 3},
+    "credit_tokens": {"net": "vit", "credit_tokens": "cls"}, "alpha": {"net": "student", "alpha": 0.5},
+    "penalty": {"penalty": 0.1}, "clip": {"clip": 0.1}, "credit_eps": {"credit_eps": 0.1},
+    "random_targets": {"random_targets": True}, "batch_size": {"batch_size": 64}, "optimizer": {"optimizer": "sgd"},
+    "lr": {"lr": 1e-2}, "weight_decay": {"weight_decay": 0.5}, "momentum": {"optimizer": "sgd", "momentum": 0.9},
+    "log_every": {"log_every": 2}, "probe_epochs": {"probe_epochs": (1,)}, "eval_size": {"eval_size": 100},
+    "dtype": {"dtype": "float64"},
+}  # fmt: skip
+ELSEWHERE = {
+    "no_augment": "test_batches: only datasets with a crop have one",
+    "keep_epochs": "test_perturbation: it keeps files",
+    "threads": "test_train: the same numbers but for the last bits",
+    "device": "this machine has but one",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in ELSEWHERE])
+def test_every_setting_acts(tmp_path: Path, name: str) -> None:
+    """A flag that is parsed and never passed on fails here; a new setting without an entry fails, too."""
+    changed = OTHER[name]
+    assert name in changed and changed[name] != default(name)
+    without = {key: value for key, value in changed.items() if key != name}
+    one = fit(RunConfig(**{**BASE, **without}), tmp_path)
+    other = fit(RunConfig(**{**BASE, **changed}), tmp_path)
+    same_rows = without_timings(one.rows()) == without_timings(other.rows())
+    assert not same_rows, f"{name} changed nothing"
+
+
+def test_a_finished_run_of_other_settings_is_not_served(tmp_path: Path) -> None:
+    from faudit.errors import StoreError
+
+    config = RunConfig(**BASE)
+    run = fit(config, tmp_path)
+    file = run.path / "config.json"
+    file.write_text(file.read_text().replace('"lr": 0.001', '"lr": 0.002'))
+    with pytest.raises(StoreError, match="another configuration"):
+        fit(config, tmp_path)
+
+
+def test_all_stray_settings_are_refused_at_once_and_before_data_is_read(tmp_path: Path) -> None:
+    config = RunConfig(rule="bp", clip=2.0, patch=7, momentum=0.5, data="cifar10")
+    with pytest.raises(ConfigError) as caught:
+        fit(config, tmp_path)
+    assert [line.split(" does not read ")[0] for line in str(caught.value).splitlines()] == [
+        "net resmlp", "rule bp", "optimizer adamw",
+    ]  # fmt: skip
+
+
+def test_torchs_default_dtype_changes_no_weight() -> None:
+    def start() -> dict[str, Tensor]:
+        progress = prepare(RunConfig(**{**BASE, "batch_size": 8}), tiny_dataset()).progress
+        return {**progress.params, **progress.state}
+
+    plain = start()
+    torch.set_default_dtype(torch.float64)
+    try:
+        odd = start()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(plain[name], odd[name]) for name in plain)
+
+
+@dataclass(frozen=True)
+class Alternating(BP):
+    """Trains everything at even calls and the readout alone at odd ones."""
+
+    def trains(self, name: str) -> bool:
+        return CALLS[0] % 2 == 0 or name.startswith("readout.")
+
+    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
+        CALLS[0] += 1
+        return super().objective(net, params, state, x, y)
+
+
+CALLS = [0]
+
+
+def test_a_parameter_left_out_of_a_step_is_left_alone() -> None:
+    """Its gradient of the step before must not be applied again."""
+    job = prepare(RunConfig(**{**BASE, "rule": "bp", "batch_size": 30, "weight_decay": 0.0}), tiny_dataset())
+    object.__setattr__(job, "rule", Alternating())
+    CALLS[0] = 0
+    one_epoch(job, 1)  # two batches: the first trains the readout alone, the second everything
+    counts = {name: float(job.progress.optimizer.state[value]["step"]) for name, value in job.progress.params.items()}
+    assert counts["readout.head.weight"] == 2 and counts["embed.weight"] == 1
+    one_epoch(job, 1)
+    assert float(job.progress.optimizer.state[job.progress.params["embed.weight"]]["step"]) == 2
+
+
+def test_the_environment_of_a_resume_is_recorded(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    first = {"faudit": "0", "commit": "a", "torch": "1", "cpu": "x", "data_sha256": "d"}
+    with run.locked():
+        run.begin(RunConfig(), first)
+        assert run.begin(RunConfig(), first) == []
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is b: results may differ"]
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == []
+    assert run.environment()["commit"] == "a" and run.environment()["resumed"][0]["commit"] == "b"
