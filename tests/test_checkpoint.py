@@ -10,8 +10,9 @@ import torch
 from faudit import checkpoint
 from faudit.config import RunConfig
 from faudit.errors import CheckpointError
+from faudit.job import Job, prepare
 from faudit.store import Run
-from faudit.train import Job, one_epoch, prepare
+from faudit.train import one_epoch
 from tests.conftest import tiny_dataset
 
 CONFIG = RunConfig(rule="dfa", depth=2, width=5, batch_size=16)

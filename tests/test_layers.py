@@ -20,7 +20,7 @@ LAYERS: list[list[str]] = [
     ["nets/"],
     ["data/", "store"],
     ["rules/", "checkpoint", "tables"],
-    ["probes/", "progress"],
+    ["probes/", "progress", "job"],
     ["train"],
     ["demo", "bench"],
     ["cli"],

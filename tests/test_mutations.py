@@ -97,11 +97,11 @@ DEFECTS = [
            "tests/test_resume.py::test_stopping_after_any_row_changes_nothing"),
     Defect("the learning-rate schedule never applied", "train.py",
            'group["lr"] = learning_rate(job.config, epoch)', "pass", "tests/test_recipe.py"),
-    Defect("weight decay ignored", "train.py", "weight_decay=config.weight_decay", "weight_decay=0.0",
+    Defect("weight decay ignored", "job.py", "weight_decay=config.weight_decay", "weight_decay=0.0",
            "tests/test_recipe.py"),
-    Defect("the rule's settings never passed", "train.py",
+    Defect("the rule's settings never passed", "job.py",
            'return kind(**config.settings_of("rule", names_of(kind)))', "return kind()", "tests/test_recipe.py"),
-    Defect("the net's settings never passed", "train.py",
+    Defect("the net's settings never passed", "job.py",
            'kind(dataset.sample_shape, dataset.classes, **config.settings_of("net", names_of(kind)))',
            "kind(dataset.sample_shape, dataset.classes)", "tests/test_recipe.py"),
     Defect("the last, smaller batch counted like a full one", "train.py",
@@ -126,6 +126,7 @@ def spoiled_copy(defect: Defect, root: Path) -> None:
     file.write_text(text.replace(defect.old, defect.new))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [0, 1])
 def test_every_planted_defect_is_caught(tmp_path: Path, half: int) -> None:
     """In two halves, for two workers."""
@@ -143,6 +144,7 @@ def test_every_planted_defect_is_caught(tmp_path: Path, half: int) -> None:
         assert caught, f"not caught: {defect.name}\n{answer['said']}"
 
 
+@pytest.mark.slow
 def test_the_same_tests_pass_on_an_unspoiled_copy(tmp_path: Path) -> None:
     """Else a defect would seem caught because a copy cannot run at all."""
     spoiled_copy(Defect("nothing", "rng.py", "NAMES = (", "NAMES = (", ""), tmp_path / "copy")

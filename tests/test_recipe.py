@@ -15,13 +15,14 @@ from faudit.checkpoint import weights
 from faudit.config import SETTINGS, RunConfig, default
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
+from faudit.job import prepare
 from faudit.nets.net import Net, Params
 from faudit.nets.resmlp import ResMLP
 from faudit.rng import generators
 from faudit.rules.bp import BP
 from faudit.rules.rule import Objective, State
 from faudit.store import Run
-from faudit.train import fit, one_epoch, prepare
+from faudit.train import fit, one_epoch
 from tests.conftest import tiny_dataset
 from tests.test_train import without_timings
 

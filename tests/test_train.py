@@ -13,9 +13,10 @@ from faudit.checkpoint import weights
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError, StoreError
+from faudit.job import Job, prepare
 from faudit.rows import TIMINGS, Row
 from faudit.store import Run
-from faudit.train import fit, learning_rate, prepare, read, stream, test_accuracy
+from faudit.train import fit, learning_rate, read, stream, test_accuracy
 from tests.conftest import tiny_dataset
 
 test_accuracy.__test__ = False  # type: ignore[attr-defined]  # a function of ours, not a test
@@ -136,7 +137,7 @@ def test_the_tap_of_a_divergence_is_the_first_that_overflowed(tmp_path: Path, mo
 
     original = train.one_epoch
 
-    def spoiled(job: train.Job, epoch: int) -> float:
+    def spoiled(job: Job, epoch: int) -> float:
         loss = original(job, epoch)
         if epoch == 2:
             with torch.no_grad():

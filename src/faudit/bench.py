@@ -25,7 +25,8 @@ from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
 from faudit.environment import environment
 from faudit.errors import ConfigError
-from faudit.train import Job, measure, one_epoch, prepare, threads
+from faudit.job import Job, prepare
+from faudit.train import measure, one_epoch, threads
 
 RULES_TIMED = ("bp", "dfa")
 OURS = ("faudit", "probe")

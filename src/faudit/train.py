@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +20,16 @@ import torch
 from torch import Tensor
 
 from faudit import checkpoint
-from faudit.checkpoint import Progress
 from faudit.config import RunConfig
 from faudit.data import DATASETS
-from faudit.data.batches import Batches
-from faudit.data.dataset import Dataset
 from faudit.environment import environment
-from faudit.errors import ConfigError, StoreError
-from faudit.nets import NETS
-from faudit.nets.net import Net
+from faudit.errors import StoreError
+from faudit.job import Job, prepare, refuse_strays
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
-from faudit.rng import generators
 from faudit.rows import Row, finite, growth, overflow
-from faudit.rules import RULES
-from faudit.rules.rule import Rule
 from faudit.store import Run
 
-OPTIMIZERS: dict[str, tuple[Any, set[str]]] = {  # the class, and which settings of its own it reads
-    "adamw": (torch.optim.AdamW, set()),
-    "sgd": (torch.optim.SGD, {"momentum"}),
-}
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
 
@@ -92,85 +80,6 @@ def is_logged(config: RunConfig, epoch: int) -> bool:
 def is_probed(config: RunConfig, epoch: int) -> bool:
     """Whether an epoch's row has the costly probes too: on request, and then also at the end."""
     return epoch in config.probe_epochs or bool(config.probe_epochs and epoch == config.epochs)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A configuration turned into its parts."""
-
-    config: RunConfig
-    dataset: Dataset
-    net: Net
-    rule: Rule
-    batches: Batches
-    progress: Progress
-
-
-def prepare(config: RunConfig, dataset: Dataset) -> Job:
-    """Net, rule, weights, feedback and optimizer as they are before the first step; nothing is written."""
-    net, rule = build_net(config, dataset), build_rule(config)
-    dtype, device = getattr(torch, config.dtype), usable(config.device)
-    named = generators(config.seed)
-    params = {name: value.to(device, dtype).requires_grad_() for name, value in net.init(named["init"]).items()}
-    sample = dataset.normalise(dataset.train_x[:2])
-    state = {
-        name: value.to(device, dtype if value.is_floating_point() else value.dtype)
-        for name, value in rule.init(net, sample, named["feedback"]).items()
-    }
-    batches = Batches(
-        dataset,
-        batch_size=config.batch_size,
-        augment=not config.no_augment,
-        random_targets=config.random_targets,
-        dtype=dtype,
-        device=device,
-    )
-    return Job(config, dataset, net, rule, batches, Progress(params, state, build_optimizer(config, params), named))
-
-
-def refuse_strays(config: RunConfig) -> None:
-    """Refuse, all at once, the settings that this net, this rule or this optimizer does not read."""
-    problems = [
-        *config.strays("net", names_of(NETS[config.net]), member=f"net {config.net}"),
-        *config.strays("rule", names_of(RULES[config.rule]), member=f"rule {config.rule}"),
-        *config.strays("optimizer", OPTIMIZERS[config.optimizer][1], member=f"optimizer {config.optimizer}"),
-    ]
-    if problems:
-        raise ConfigError("\n".join(problems))
-
-
-def names_of(kind: type[Net] | type[Rule]) -> set[str]:
-    """The fields of a net or rule: what it reads of the config."""
-    return {entry.name for entry in fields(kind)}
-
-
-def build_net(config: RunConfig, dataset: Dataset) -> Net:
-    kind = NETS[config.net]
-    return kind(dataset.sample_shape, dataset.classes, **config.settings_of("net", names_of(kind)))
-
-
-def build_rule(config: RunConfig) -> Rule:
-    kind = RULES[config.rule]
-    return kind(**config.settings_of("rule", names_of(kind)))
-
-
-def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-    """One optimizer over every parameter; one that gets no gradient (a frozen block) is left alone, decay included."""
-    kind, reads = OPTIMIZERS[config.optimizer]
-    settings = config.settings_of("optimizer", reads)
-    optimizer: torch.optim.Optimizer = kind(
-        list(params.values()), lr=config.lr, weight_decay=config.weight_decay, fused=True, **settings
-    )
-    return optimizer
-
-
-def usable(device: str) -> torch.device:
-    """The device, if this machine has it."""
-    if device.startswith("cuda") and torch.device(device).index not in (None, *range(torch.cuda.device_count())):
-        raise ConfigError(f"device: expected one that this machine has, got {device!r}. Use --device cpu.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device: expected one that this machine has, got 'cuda' without CUDA. Use --device cpu.")
-    return torch.device(device)
 
 
 def learning_rate(config: RunConfig, epoch: int) -> float:

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 
 from faudit.config import RunConfig
+from faudit.job import prepare
 from faudit.nets.net import part
 from faudit.nets.resmlp import ResMLP
 from faudit.rules import RULES
 from faudit.rules.rule import LocalRule
-from faudit.train import prepare
 from tests.conftest import Setup, tiny_dataset
 
 
