@@ -192,6 +192,39 @@ def test_demo_trains_six_ways_prints_a_table_and_is_instant_the_second_time(
     assert code == 0 and again == out and err == ""
 
 
+def test_a_finished_run_needs_no_torch(tmp_path: Path) -> None:
+    words = ["train", *SMALL, "--runs", str(tmp_path)]
+    assert main(words) == 0
+    code = f"import sys\nfrom faudit.cli import main\nassert main({words!r}) == 0\nassert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_listener_that_leaves_does_not_stop_the_training(tmp_path: Path) -> None:
+    words = f"{sys.executable} -m faudit train --epochs 6 --width 8 --runs {tmp_path} 2>&1 | head -1"
+    subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+    (run,) = tmp_path.iterdir()
+    assert (run / "done.json").exists()
+
+
+def test_a_store_with_strange_rows_or_names_gets_lines_not_tracebacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "train", *SMALL, "--runs", str(tmp_path))
+    (good,) = tmp_path.iterdir()
+    for name, rows in (("no-entries", '{"epoch": 0}\n'), ("text", '{"epoch": 0, "hidden_norms": "x"}\n')):
+        (tmp_path / name).mkdir()
+        for file in ("config.json", "env.json"):
+            (tmp_path / name / file).write_text((good / file).read_text())
+        (tmp_path / name / "rows.jsonl").write_text(rows)
+        code, _, err = run(capsys, "show", name, "--runs", str(tmp_path))
+        assert code == 2 and "expected the entries of a row" in one_line(err)
+    code, out, err = run(capsys, "show", "--runs", str(tmp_path))
+    assert code == 2 and good.name in out and err.count("\n") == 2
+    code, _, err = run(capsys, "show", "--runs", "x" * 300)
+    assert code == 2 and "File name too long" in one_line(err)
+
+
 def test_data_check_tells_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "data", "check", "digits")
     assert code == 0 and "1,437" in out and "360" in out

@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from faudit import __version__
 from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, epoch_list, switch
@@ -22,6 +22,9 @@ from faudit.nets import NETS
 from faudit.probes import PROBES
 from faudit.registry import Registry, unknown
 from faudit.rules import RULES
+
+if TYPE_CHECKING:
+    from faudit.store import Run
 
 FAMILIES: dict[str, Registry[Any]] = {"nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES}
 
@@ -155,13 +158,11 @@ def run_train(args: argparse.Namespace) -> int:
     given = {name: value for name in KEYS if (value := getattr(args, attribute(name))) is not None}
     config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.parse(given, where="command line")
 
-    from faudit.progress import shown
     from faudit.store import Run
     from faudit.tables import overview
-    from faudit.train import stream
 
     run = Run(args.runs / config.run_id)
-    shown(stream(config, run, data_dir=args.data_dir), total=config.epochs, title=config.rule)
+    finish(config, run, data_dir=args.data_dir, title=config.rule)
     entry = overview(run)
     if args.json:
         print_json(entry)
@@ -248,17 +249,28 @@ def run_data(args: argparse.Namespace) -> int:
 
 def run_demo(args: argparse.Namespace) -> int:
     from faudit import demo
-    from faudit.progress import shown
     from faudit.store import Run
-    from faudit.tables import readable, runs_table
-    from faudit.train import stream
+    from faudit.tables import overview, runs_table
 
-    runs = [Run(demo.store(args.out) / config.run_id) for config in demo.RUNS]
-    for config, run in zip(demo.RUNS, runs, strict=True):
-        shown(stream(config, run), total=config.epochs, title=demo.title(config))
-    say(runs_table(readable(runs)[0]))
+    entries = []
+    for config in demo.RUNS:
+        run = Run(demo.store(args.out) / config.run_id)
+        finish(config, run, data_dir=None, title=demo.title(config))
+        entries.append({**overview(run), "run_id": demo.title(config)})
+    say(runs_table(entries))
     print(f"runs: {demo.store(args.out)}")
     return 0
+
+
+def finish(config: RunConfig, run: Run, *, data_dir: Path | None, title: str) -> None:
+    """Train what is left of a run; torch is not even imported for one that has ended."""
+    if run.status in ("done", "failed"):
+        run.must_hold(config)
+        return
+    from faudit.progress import shown
+    from faudit.train import stream
+
+    shown(stream(config, run, data_dir=data_dir), total=config.epochs, title=title)
 
 
 def run_bench(args: argparse.Namespace) -> int:
