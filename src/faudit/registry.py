@@ -52,7 +52,7 @@ class Registry(Mapping[str, Member], Generic[Member]):
         members = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
         own = next((ast.get_docstring(node) for node in members if node.name == attribute), None)
         text = own or ast.get_docstring(tree) or ""
-        return " ".join(text.split("\n\n")[0].split())
+        return " ".join(text.split("\n\n")[0].replace("``", "").split())
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:

@@ -1,0 +1,62 @@
+"""The committed logs hold what the README says of them: the published story, within stated ranges."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from faudit.demo import title
+from faudit.rows import growth
+from faudit.store import Run, runs_in
+from tests.conftest import ROOT
+
+DIGITS, CIFAR10 = (runs_in(ROOT / "evidence" / name) for name in ("digits", "cifar10"))
+
+
+def of(runs: list[Run], rule: str) -> list[Run]:
+    chosen = [run for run in runs if title(run.config()) == rule]
+    assert chosen, f"no run of {rule}"
+    return chosen
+
+
+def largest_growth(run: Run) -> float:
+    return max(growth(row["hidden_norms"]) or 0.0 for row in run.rows())
+
+
+@pytest.mark.parametrize("run", [*DIGITS, *CIFAR10], ids=lambda run: run.name)
+def test_every_log_is_whole(run: Run) -> None:
+    config, rows = run.config(), run.rows()
+    assert run.status == "done" and run.name == config.run_id
+    assert [row["epoch"] for row in rows] == list(range(config.epochs + 1))
+    outcome = run.outcome()
+    assert outcome is not None and outcome["test_acc"] == rows[-1]["test_acc"]
+    assert run.environment()["commit"] and not str(run.environment()["commit"]).endswith("+")
+
+
+@pytest.mark.parametrize(
+    ("rule", "low", "high", "smallest", "largest"),
+    [
+        ("bp", 0.60, 0.65, 150, 300),
+        ("dfa", 0.27, 0.33, 1e8, math.inf),
+        ("frozen-dfa", 0.33, 0.36, 0, math.inf),
+        ("fa", 0.38, 0.42, 0, math.inf),
+    ],
+)
+def test_cifar10_runs_land_where_the_study_does(
+    rule: str, low: float, high: float, smallest: float, largest: float
+) -> None:
+    for run in of(CIFAR10, rule):
+        last = run.rows()[-1]
+        assert low <= last["test_acc"] <= high and smallest < last["hidden_norms"][-1] < largest
+
+
+def test_on_the_digits_dfa_explodes_and_bp_does_not() -> None:
+    assert all(largest_growth(run) > 50 for run in of(DIGITS, "dfa"))
+    assert all(largest_growth(run) < 5 for run in of(DIGITS, "bp"))
+    assert {run.config().seed for run in of(DIGITS, "bp")} == {42, 123, 456}
+
+
+def test_on_the_digits_trained_dfa_blocks_do_worse_than_frozen_ones() -> None:
+    worst_frozen = min(run.rows()[-1]["test_acc"] for run in of(DIGITS, "frozen-dfa"))
+    assert all(run.rows()[-1]["test_acc"] < worst_frozen for run in of(DIGITS, "dfa"))
