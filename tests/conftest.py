@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
@@ -24,6 +25,8 @@ from faudit.rules import RULES
 from faudit.rules.rule import Rule
 
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")  # for the processes that tests start
+settings.register_profile("faudit", deadline=None)  # a busy machine is no failure
+settings.load_profile("faudit")
 torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
 
 ROOT = Path(__file__).parents[1]

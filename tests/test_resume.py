@@ -22,9 +22,9 @@ from tests.conftest import ROOT, faudit
 from tests.test_train import QUICK, same_weights, without_timings
 
 CASES = {
-    "dfa": RunConfig(rule="dfa", epochs=14, width=24, depth=3, batch_size=64, penalty=0.01),
-    "fa": RunConfig(rule="fa", epochs=14, width=24, depth=3, batch_size=64, optimizer="sgd", momentum=0.9, log_every=3),
-    "bp": RunConfig(rule="bp", epochs=14, width=24, depth=3, batch_size=64, random_targets=True, dtype="float64"),
+    "dfa": RunConfig(rule="dfa", epochs=40, width=24, depth=3, batch_size=64, penalty=0.01),
+    "fa": RunConfig(rule="fa", epochs=40, width=24, depth=3, batch_size=64, optimizer="sgd", momentum=0.9, log_every=3),
+    "bp": RunConfig(rule="bp", epochs=40, width=24, depth=3, batch_size=64, random_targets=True, dtype="float64"),
 }
 KILLS = 9  # of each: 27 in all
 
