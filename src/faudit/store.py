@@ -102,10 +102,7 @@ class Run:
                 self.path / "config.json", {"format": FORMAT, "run_id": config.run_id, "config": config.to_json()}
             )
             return []
-        if self.config() != config:
-            raise StoreError(
-                f"{self.path} holds another configuration under the same name. Use another --runs directory."
-            )
+        self.must_hold(config)
         before = self.environment()
         if before.get("data_sha256") != environment.get("data_sha256"):
             raise StoreError(
