@@ -55,23 +55,53 @@ class PlainResMLP(nn.Module):
         return logits
 
 
+class Crop(nn.Module):
+    """Black padding, then a window at random."""
+
+    def forward(self, picture: Image.Image) -> Image.Image:
+        picture = ImageOps.expand(picture, border=4, fill=0)
+        row, column = torch.randint(9, (1,)).item(), torch.randint(9, (1,)).item()
+        return picture.crop((column, row, column + 32, row + 32))
+
+
+class Flip(nn.Module):
+    """Left to right, half of the time."""
+
+    def forward(self, picture: Image.Image) -> Image.Image:
+        return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if torch.rand(1) < 0.5 else picture
+
+
+class ToTensor(nn.Module):
+    """A picture → float32 [C, H, W] in 0..1."""
+
+    def forward(self, picture: Image.Image) -> Tensor:
+        pixels = torch.from_numpy(np.array(picture, copy=True)).view(picture.height, picture.width, 3)
+        return pixels.permute(2, 0, 1).contiguous().to(torch.float32).div(255)
+
+
+class Normalize(nn.Module):
+    """(x − mean) / std per channel, on a copy, refusing a std of 0: as the general-purpose transform has to."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        image = image.clone()
+        mean, std = torch.as_tensor(MEAN), torch.as_tensor(STD)
+        if (std == 0).any():
+            raise ValueError("std: expected no zero")
+        return image.sub_(mean.view(-1, 1, 1)).div_(std.view(-1, 1, 1))
+
+
 class Pictures(TorchDataset[tuple[Tensor, int]]):
-    """Crop, flip, convert and normalise one picture at a time, step for step as torchvision's CIFAR-10 recipe does."""
+    """One picture at a time through a chain of modules, the same PIL and torch operations as torchvision's recipe."""
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
         self.x, self.y = x.permute(0, 2, 3, 1).contiguous().numpy(), y.tolist()  # [N, H, W, C]
+        self.transform = nn.Sequential(Crop(), Flip(), ToTensor(), Normalize())
 
     def __len__(self) -> int:
         return len(self.x)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        picture = ImageOps.expand(Image.fromarray(self.x[index]), border=4, fill=0)
-        row, column = int(torch.randint(9, (1,))), int(torch.randint(9, (1,)))
-        picture = picture.crop((column, row, column + 32, row + 32))
-        if float(torch.rand(1)) < 0.5:
-            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        image = torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous().float().div(255)
-        return normalised(image), self.y[index]
+        return self.transform(Image.fromarray(self.x[index])), self.y[index]
 
 
 class Tensors(TorchDataset[tuple[Tensor, int]]):

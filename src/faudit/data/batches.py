@@ -67,7 +67,8 @@ class Batches:
                     self.padded, order[span], rows=shifts[0, span], columns=shifts[1, span], crop=self.dataset.crop
                 )
             if flips is not None:
-                x[flips[span]] = x[flips[span]].flip(-1)
+                turned = flips[span].nonzero().squeeze(1)  # indices once: a mask would be searched at every use
+                x[turned] = x[turned].flip(-1)
             for batch, y in zip(
                 torch.split(x, self.batch_size), torch.split(labels[span], self.batch_size), strict=True
             ):

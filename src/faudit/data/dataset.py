@@ -55,7 +55,8 @@ class Dataset:
         shape = (1, -1) + (1,) * (x.ndim - 2)
         shift = torch.tensor(self.mean, dtype=dtype, device=x.device).mul(self.scale).view(shape)
         factor = torch.tensor(self.std, dtype=dtype, device=x.device).mul(self.scale).reciprocal().view(shape)
-        return x.to(dtype).sub(shift).mul_(factor)  # `sub`: x itself may already have the dtype
+        fresh = x.to(dtype, copy=True)  # also where x already has the dtype: the samples themselves stay as they are
+        return fresh.sub_(shift).mul_(factor)
 
     def fingerprint(self) -> str:
         """SHA-256 over every sample and label: two copies of a dataset that differ in a pixel differ here."""
