@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from faudit.cli import FAMILIES, main
+from faudit.cli import main
 from faudit.config import KEYS
+from faudit.verbs import FAMILIES
 from tests.conftest import ROOT, faudit
 
 SMALL = ["--width", "16", "--depth", "2", "--batch-size", "128", "--epochs", "2"]
@@ -172,24 +173,26 @@ def test_a_run_of_a_newer_version_is_left_alone(tmp_path: Path, capsys: pytest.C
     assert code == 2 and "newer version" in one_line(err) and (path / "config.json").read_text() == newer
 
 
-def test_demo_trains_six_ways_prints_a_table_and_is_instant_the_second_time(
+def test_demo_trains_prints_a_table_draws_two_figures_and_is_instant_the_second_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from faudit import demo
+    from faudit.arms import Plan
 
-    assert [demo.title(config) for config in demo.RUNS] == [
-        "bp",
-        "fa",
-        "dfa",
-        "dfa + λ=0.01",
-        "frozen-dfa",
-        "frozen-bp",
-    ]
-    monkeypatch.setattr(demo, "RUNS", [config.with_(epochs=2, width=16) for config in demo.RUNS])
-    code, out, _ = run(capsys, "demo", "--out", str(tmp_path / "d"))
-    assert code == 0 and out.count("done") == 6 and str(tmp_path / "d" / "runs") in out
-    code, again, err = run(capsys, "demo", "--out", str(tmp_path / "d"))
-    assert code == 0 and again == out and err == ""
+    titles = [demo.title(config) for config in demo.RUNS]
+    for title in ("bp", "fa", "dfa", "dfa + λ=0.01", "frozen-dfa", "frozen-bp", "dfa, no terminal LN"):
+        assert title in titles
+    assert len(set(titles)) == len(titles) == 11
+    monkeypatch.setattr(demo, "RUNS", [config.with_(epochs=2) for config in demo.RUNS])
+    monkeypatch.setattr(demo, "PLAN", Plan("digits", 2, (42,)))
+    out = tmp_path / "d"
+    code, said, _ = run(capsys, "demo", "--out", str(out))
+    assert code == 0 and said.count("done") == 11 and str(out / "runs") in said
+    drawn = [out / f"{name}.{form}" for name in demo.DRAWN for form in ("pdf", "svg", "png", "json")]
+    assert all(path.stat().st_size > 500 for path in drawn) and all(str(path) in said for path in drawn[2::4])
+    before = [path.stat().st_mtime_ns for path in drawn]
+    code, again, err = run(capsys, "demo", "--out", str(out))
+    assert code == 0 and again == said and err == "" and before == [path.stat().st_mtime_ns for path in drawn]
 
 
 def test_a_finished_run_needs_no_torch(tmp_path: Path) -> None:

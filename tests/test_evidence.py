@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
+from faudit.arms import Plan
+from faudit.claims import judged
 from faudit.demo import title
+from faudit.figures.table import Table
 from faudit.rows import growth
 from faudit.store import Run, runs_in
 from tests.conftest import ROOT
 
-DIGITS, CIFAR10 = (runs_in(ROOT / "evidence" / name) for name in ("digits", "cifar10"))
+DIGITS, STUDY = (runs_in(ROOT / "evidence" / name) for name in ("digits", "study/runs"))
+TABLE = Table(Plan(), ROOT / "evidence" / "study" / "runs")
 
 
 def of(runs: list[Run], rule: str) -> list[Run]:
@@ -24,7 +29,7 @@ def largest_growth(run: Run) -> float:
     return max(growth(row["hidden_norms"]) or 0.0 for row in run.rows())
 
 
-@pytest.mark.parametrize("run", [*DIGITS, *CIFAR10], ids=lambda run: run.name)
+@pytest.mark.parametrize("run", [*DIGITS, *STUDY], ids=lambda run: run.name)
 def test_every_log_is_whole(run: Run) -> None:
     config, rows = run.config(), run.rows()
     assert run.status == "done" and run.name == config.run_id
@@ -46,8 +51,10 @@ def test_every_log_is_whole(run: Run) -> None:
 def test_cifar10_runs_land_where_the_study_does(
     rule: str, low: float, high: float, smallest: float, largest: float
 ) -> None:
-    for run in of(CIFAR10, rule):
-        last = run.rows()[-1]
+    series = TABLE.series(f"resmlp {rule}")
+    assert series
+    for one in series:
+        last = one.rows[-1]
         assert low <= last["test_acc"] <= high and smallest < last["hidden_norms"][-1] < largest
 
 
@@ -60,3 +67,11 @@ def test_on_the_digits_dfa_explodes_and_bp_does_not() -> None:
 def test_on_the_digits_trained_dfa_blocks_do_worse_than_frozen_ones() -> None:
     worst_frozen = min(run.rows()[-1]["test_acc"] for run in of(DIGITS, "frozen-dfa"))
     assert all(run.rows()[-1]["test_acc"] < worst_frozen for run in of(DIGITS, "dfa"))
+
+
+def test_the_committed_claims_are_what_the_logs_give() -> None:
+    committed = json.loads((ROOT / "evidence" / "study" / "claims.json").read_text())["claims"]
+    for then, now in zip(committed, judged(TABLE), strict=True):
+        for entry in (then, now):
+            entry.pop("commands")  # they name the folder they were called with
+        assert then == json.loads(json.dumps(now))

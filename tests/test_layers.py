@@ -15,18 +15,26 @@ SOURCE = ROOT / "src" / "faudit"
 LAYERS: list[list[str]] = [
     ["errors"],
     ["registry"],
-    ["nets/__init__", "rules/__init__", "data/__init__", "probes/__init__"],
+    ["nets/__init__", "rules/__init__", "data/__init__", "probes/__init__", "figures/__init__", "sweep/__init__"],
     ["config", "rng", "tensors", "rows", "environment"],
     ["nets/"],
-    ["data/", "store"],
+    ["data/", "store", "arms"],
     ["rules/", "checkpoint", "tables"],
     ["probes/", "progress", "job"],
     ["train"],
-    ["demo", "bench"],
+    ["sweep/", "figures/"],
+    ["claims", "exchange", "bench", "demo"],
+    ["claims_page"],
+    ["reproduce"],
+    ["verbs"],
     ["cli"],
     ["__main__", "__init__"],
 ]
-NO_TORCH = ["errors", "registry", "config", "rows", "environment", "store", "tables", "progress", "cli", "demo"]
+NO_TORCH = [
+    "errors", "registry", "config", "rows", "environment", "store", "arms", "tables", "progress", "sweep/local",
+    "sweep/display", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims", "claims_page",
+    "exchange", "reproduce", "demo", "verbs", "cli",
+]  # fmt: skip
 LONGEST = 300
 
 

@@ -1,4 +1,4 @@
-"""The command line: each verb parses, calls one function, prints.
+"""The command line: what can be asked, and how a refusal is told; what each verb does is in ``verbs``.
 
 stdout is for results, stderr for progress. Exit codes: 0 done, 1 a run diverged, 2 an error of the kind that one line
 explains, 130 interrupted. torch is imported by the verbs that compute and by no other.
@@ -7,26 +7,20 @@ explains, 130 interrupted. torch is imported by the verbs that compute and by no
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from faudit import __version__
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, epoch_list, switch
+from faudit import __version__, verbs
+from faudit.arms import Plan
+from faudit.config import KEYS, SETTINGS, attribute, default, epoch_list, switch, whole
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError
-from faudit.nets import NETS
-from faudit.probes import PROBES
-from faudit.registry import Registry, unknown
-from faudit.rules import RULES
-
-if TYPE_CHECKING:
-    from faudit.store import Run
-
-FAMILIES: dict[str, Registry[Any]] = {"nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES}
+from faudit.figures import FIGURES
+from faudit.registry import unknown
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,9 +57,9 @@ class Parser(argparse.ArgumentParser):
 def parsed(top: Parser, argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments, with an unknown verb or flag answered by the nearest valid one."""
     words = list(sys.argv[1:] if argv is None else argv)
-    verbs = top.verbs  # type: ignore[attr-defined]  # set by parser()
-    if words and not words[0].startswith("-") and words[0] not in verbs:
-        raise ConfigError(unknown("command", words[0], list(verbs)))
+    known = top.verbs  # type: ignore[attr-defined]  # set by parser()
+    if words and not words[0].startswith("-") and words[0] not in known:
+        raise ConfigError(unknown("command", words[0], list(known)))
     args, rest = top.parse_known_args(words)
     if rest:
         rest = [
@@ -84,14 +78,14 @@ def parser() -> Parser:
         description="Train with backprop and its alternatives; measure whether the credit signal still means anything.",
     )
     top.add_argument("--version", action="version", version=f"faudit {__version__}")
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND", parser_class=Parser)
+    commands = top.add_subparsers(dest="verb", required=True, metavar="COMMAND", parser_class=Parser)
 
     def verb(name: str, run: Any, text: str) -> Parser:
-        own: Parser = verbs.add_parser(name, help=text, description=text)
+        own: Parser = commands.add_parser(name, help=text, description=text)
         own.set_defaults(run=run, own=own)
         return own
 
-    train = verb("train", run_train, "one run, or its resume; a finished run is not run again")
+    train = verb("train", verbs.run_train, "one run, or its resume; a finished run is not run again")
     train.add_argument(
         "--config", type=Path, metavar="FILE", help="TOML, keys spelled like these flags; flags given here override it"
     )
@@ -100,24 +94,54 @@ def parser() -> Parser:
     add_store(train)
     train.add_argument("--data-dir", type=Path, metavar="DIR", help="where the dataset's files are")
 
-    show = verb("show", run_show, "the runs of a store, or one run in full")
+    show = verb("show", verbs.run_show, "the runs of a store, or one run in full")
     show.add_argument("name", nargs="?", metavar="RUN", help="a run's directory, or its name in the store")
     add_store(show)
 
-    listing = verb("list", run_list, "the members of a family")
-    listing.add_argument("family", choices=list(FAMILIES), metavar="|".join(FAMILIES))
+    listing = verb("list", verbs.run_list, "the members of a family")
+    listing.add_argument("family", choices=list(verbs.FAMILIES), metavar="|".join(verbs.FAMILIES))
     listing.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
-    data = verb("data", run_data, "fetch a dataset's files, or check them")
+    data = verb("data", verbs.run_data, "fetch a dataset's files, or check them")
     data.add_argument("action", choices=["fetch", "check"], metavar="fetch|check")
     data.add_argument("name", metavar="NAME", help=", ".join(DATASETS))
     data.add_argument("--data-dir", type=Path, metavar="DIR", help="where the files are or go")
     data.add_argument("--url", help="fetch from here instead; the official checksum still applies")
 
-    demo = verb("demo", run_demo, "BP, FA, DFA, DFA + penalty and both frozen baselines on the embedded digits")
+    demo = verb("demo", verbs.run_demo, "BP, FA, DFA, DFA + penalty and both frozen baselines on the embedded digits")
     demo.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="where the runs go (default: demo)")
 
-    bench = verb("bench", run_bench, "side-by-side speed in one run, as ratios")
+    figure = verb("figure", verbs.run_figure, "one figure from the runs present; says which are missing")
+    figure.add_argument("name", metavar="NAME", help=", ".join(FIGURES))
+    figure.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help=".pdf, .svg or .png; the numbers go beside it as .json"
+    )
+    figure.add_argument("--partial", action="store_true", help="draw what is there, though runs are missing")
+    add_plan(figure)
+
+    again = verb(
+        "reproduce", verbs.run_reproduce, "the runs a figure or the claims need, then the figures and the claims"
+    )
+    again.add_argument("name", metavar="NAME", help=f"{', '.join(FIGURES)}, claims or all")
+    again.add_argument(
+        "--out", type=Path, default=Path("study"), metavar="DIR", help="for the results (default: study)"
+    )
+    again.add_argument("--data-dir", type=Path, metavar="DIR", help="where the dataset's files are")
+    again.add_argument(
+        "--jobs", type=count, default=os.cpu_count() or 1, metavar="N",
+        help="runs side by side (default: one per core); 0 makes none and draws what is there",
+    )  # fmt: skip
+    add_plan(again)
+
+    export = verb("export", verbs.run_export, "the runs as the published study's result files")
+    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the folder `results` goes")
+    add_plan(export, venue=False)
+
+    back = verb("import", verbs.run_import, "the published study's result files as runs, marked imported")
+    back.add_argument("files", type=Path, nargs="+", metavar="FILE", help="JSON files of the study, or exported ones")
+    back.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="the run store (default: runs)")
+
+    bench = verb("bench", verbs.run_bench, "side-by-side speed in one run, as ratios")
     bench.add_argument("what", choices=["train"], metavar="train")
     bench.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="a real CIFAR-10; without it, noise of the same shape"
@@ -126,7 +150,7 @@ def parser() -> Parser:
     bench.add_argument("--repeats", type=int, default=3, metavar="N", help="epochs timed of each (default: 3)")
     bench.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
-    top.verbs = verbs.choices  # type: ignore[attr-defined]  # read by parsed()
+    top.verbs = commands.choices  # type: ignore[attr-defined]  # read by parsed()
     return top
 
 
@@ -145,141 +169,26 @@ def add_setting(own: Parser, name: str) -> None:
         )
 
 
+def add_plan(own: Parser, *, venue: bool = True) -> None:
+    """Which runs: the study's full recipe unless told otherwise."""
+    full = Plan()
+    own.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="the run store (default: runs)")
+    own.add_argument("--data", metavar="NAME", help=f"dataset (default: {full.data})")
+    own.add_argument("--epochs", type=count, metavar="N", help="of every run (default: as many as the study)")
+    seeds = " ".join(map(str, full.seeds))
+    own.add_argument("--seeds", type=count, nargs="+", metavar="S", default=full.seeds, help=f"(default: {seeds})")
+    if venue:
+        own.add_argument("--venue", default="neurips", help="page width: neurips, icml or iclr (default: neurips)")
+
+
+def count(text: str) -> int:
+    """A whole number on the command line."""
+    try:
+        return int(whole(0, 2**63 - 1)(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected {error}, got {text!r}") from None
+
+
 def add_store(own: Parser) -> None:
     own.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="the run store (default: runs)")
     own.add_argument("--json", action="store_true", help="one JSON document on stdout")
-
-
-def print_json(document: Any) -> None:
-    print(json.dumps(document, indent=1, allow_nan=False))
-
-
-def run_train(args: argparse.Namespace) -> int:
-    given = {name: value for name in KEYS if (value := getattr(args, attribute(name))) is not None}
-    config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.parse(given, where="command line")
-
-    from faudit.store import Run
-    from faudit.tables import overview
-
-    run = Run(args.runs / config.run_id)
-    finish(config, run, data_dir=args.data_dir, title=config.rule)
-    entry = overview(run)
-    if args.json:
-        print_json(entry)
-    else:
-        print(entry["run"])
-    if entry["status"] == "failed":
-        print(f"faudit: {entry['reason']} ({run.path}/failed.json); the rows so far are kept", file=sys.stderr)
-        return 1
-    return 0
-
-
-def run_show(args: argparse.Namespace) -> int:
-    from faudit.errors import StoreError
-    from faudit.store import Run, runs_in
-    from faudit.tables import overview, readable, run_table, runs_table, settings_line
-
-    if args.name:
-        named = Path(args.name)
-        run = Run(named if (named / "config.json").exists() else args.runs / args.name)
-        if run.status == "new":
-            known = [run.name for run in runs_in(args.runs)]
-            raise StoreError(unknown(f"run (in {args.runs})", args.name, known))
-        if args.json:
-            print_json({**overview(run), "rows": [json.loads(line) for line in lines(run)]})
-        else:
-            say(run_table(run), settings_line(run))
-        return 0
-    entries, damaged = readable(runs_in(args.runs))
-    if args.json:
-        print_json(entries)
-    else:
-        say(runs_table(entries))
-    for problem in damaged:
-        print(f"faudit: {problem}", file=sys.stderr)
-    return 2 if damaged else 0
-
-
-def lines(run: Any) -> list[str]:
-    """A run's rows as strict JSON."""
-    from faudit.rows import to_line
-
-    return [to_line(row) for row in run.rows()]
-
-
-def say(*things: Any) -> None:
-    """Print tables on stdout, never narrower than they need in a pipe."""
-    from rich.console import Console
-
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
-    for thing in things:
-        console.print(thing)
-
-
-def run_list(args: argparse.Namespace) -> int:
-    family = FAMILIES[args.family]
-    entries = {name: family.summary(name) for name in family}
-    if args.json:
-        print_json(entries)
-    else:
-        for name, text in entries.items():
-            print(f"{name:<{max(map(len, entries)) + 2}}{text}")
-    return 0
-
-
-def run_data(args: argparse.Namespace) -> int:
-    from faudit.data import fetch
-
-    if args.name not in DATASETS:
-        raise ConfigError(unknown("dataset", args.name, list(DATASETS)))
-    if args.action == "check":
-        for line in fetch.check(args.name, args.data_dir):
-            print(line)
-        return 0
-    from faudit.progress import downloads
-
-    with downloads() as progress:
-        paths = fetch.fetch(args.name, args.data_dir or Path("data"), url=args.url, progress=progress)
-    for path in paths:
-        print(path)
-    if not paths:
-        print(f"{args.name} ships with faudit: there is nothing to fetch", file=sys.stderr)
-    return 0
-
-
-def run_demo(args: argparse.Namespace) -> int:
-    from faudit import demo
-    from faudit.store import Run
-    from faudit.tables import overview, runs_table
-
-    entries = []
-    for config in demo.RUNS:
-        run = Run(demo.store(args.out) / config.run_id)
-        finish(config, run, data_dir=None, title=demo.title(config))
-        entries.append({**overview(run), "run_id": demo.title(config)})
-    say(runs_table(entries))
-    print(f"runs: {demo.store(args.out)}")
-    return 0
-
-
-def finish(config: RunConfig, run: Run, *, data_dir: Path | None, title: str) -> None:
-    """Train what is left of a run; torch is not even imported for one that has ended."""
-    if run.status in ("done", "failed"):
-        run.must_hold(config)
-        return
-    from faudit.progress import shown
-    from faudit.train import stream
-
-    shown(stream(config, run, data_dir=data_dir), total=config.epochs, title=title)
-
-
-def run_bench(args: argparse.Namespace) -> int:
-    from faudit.bench import lines, train_speed
-
-    result = train_speed(data_dir=args.data_dir, threads_used=args.threads, repeats=args.repeats)
-    if args.json:
-        print_json(result)
-    else:
-        for line in lines(result):
-            print(line)
-    return 0

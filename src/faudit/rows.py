@@ -31,14 +31,18 @@ def from_line(line: str) -> Row:
     return {name: _decoded(value) for name, value in row.items()}
 
 
-def growth(hidden_norms: Sequence[float]) -> float | None:
+def growth(hidden_norms: Sequence[float | None]) -> float | None:
     """max_l ‖h_{l+1}‖ / ‖h_l‖, the largest growth of one block.
 
-    Infinite where a norm overflowed or grew out of zero; None where nothing can be said (one tap, or all zero).
+    Infinite where a norm overflowed or grew out of zero; None where nothing can be said (a tap that was not logged, one
+    tap only, or all zero).
     """
-    if any(not math.isfinite(norm) for norm in hidden_norms):
+    known = [norm for norm in hidden_norms if norm is not None]
+    if any(not math.isfinite(norm) for norm in known):
         return math.inf
-    steps = [after / before if before else math.inf for before, after in pairwise(hidden_norms) if before or after]
+    if len(known) < len(hidden_norms):
+        return None
+    steps = [after / before if before else math.inf for before, after in pairwise(known) if before or after]
     return max(steps, default=None)
 
 

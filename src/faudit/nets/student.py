@@ -1,11 +1,11 @@
-"""StudentNet: a residual stack of one-layer branches with a bounded activation and no normalisation anywhere.
+"""StudentNet: a residual stack with a bounded activation and no normalisation anywhere.
 
-embed: one Linear x → h_0.  Block: f_l(h) = φ_α(W h + b), φ_α(z) = (1 − α) z + α tanh(z).  Readout: a linear head.
-Everything is drawn as PyTorch draws it.
+embed: one Linear x → h_0.  Block: f_l(h) = W2·φ_α(W1·h), φ_α(z) = (1 − α) z + α tanh(z), W1 and W2 both d × d with
+bias, W2 ~ N(0, w2_std²) with bias 0, everything else as PyTorch draws it.  Readout: a linear head.
 
 Taps are the whole hidden state. The skip carries h_l unchanged; under BP it also carries the gradient, under the local
-rules nothing goes back through it. With α = 1 a branch is at most √d long whatever its weights, so the stream cannot
-explode.
+rules nothing goes back through it. With α = 1 a branch is as long as W2 makes it, whatever the size of h: nothing in
+the block feeds growth back into growth, and no normalisation hides the stream's size from the loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, linear
+from faudit.nets.net import Net, Params, linear, normal, ones_zeros
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class StudentNet(Net):
 
     depth: int = 4
     width: int = 256
+    w2_std: float = 0.01
     alpha: float = 1.0
 
     @property
@@ -37,7 +38,10 @@ class StudentNet(Net):
         params: dict[str, Tensor] = {}
         params["embed.weight"], params["embed.bias"] = linear(generator, inputs=prod(self.sample_shape), outputs=d)
         for l in range(self.depth):
-            params[f"blocks.{l}.weight"], params[f"blocks.{l}.bias"] = linear(generator, inputs=d, outputs=d)
+            block = f"blocks.{l}"
+            params[f"{block}.w1.weight"], params[f"{block}.w1.bias"] = linear(generator, inputs=d, outputs=d)
+            params[f"{block}.w2.weight"] = normal(generator, d, d, std=self.w2_std)
+            params[f"{block}.w2.bias"] = ones_zeros(d)[1]
         params["readout.weight"], params["readout.bias"] = linear(generator, inputs=d, outputs=self.classes)
         return params
 
@@ -45,8 +49,10 @@ class StudentNet(Net):
         return F.linear(x.flatten(1), params["embed.weight"], params["embed.bias"])
 
     def branch(self, params: Params, block: int, h: Tensor) -> Tensor:
-        z = F.linear(h, params[f"blocks.{block}.weight"], params[f"blocks.{block}.bias"])
-        return (1.0 - self.alpha) * z + self.alpha * torch.tanh(z)
+        name = f"blocks.{block}"
+        z = F.linear(h, params[f"{name}.w1.weight"], params[f"{name}.w1.bias"])
+        z = (1.0 - self.alpha) * z + self.alpha * torch.tanh(z)
+        return F.linear(z, params[f"{name}.w2.weight"], params[f"{name}.w2.bias"])
 
     def join(self, h: Tensor, f: Tensor) -> Tensor:
         return h + f

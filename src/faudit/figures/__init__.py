@@ -1,0 +1,21 @@
+"""Figures: one file each, from logs alone, all with the face of ``figures.figure.Figure``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faudit.registry import Registry
+
+if TYPE_CHECKING:
+    from faudit.figures.figure import Figure
+
+FIGURES: Registry[type[Figure]] = Registry(
+    "figure",
+    {
+        "snapshot-resmlp": "faudit.figures.snapshot_resmlp:SnapshotResMLP",
+        "snapshot-vit": "faudit.figures.snapshot_vit:SnapshotViT",
+        "crossarch": "faudit.figures.crossarch:CrossArchitecture",
+        "penalty-sweep": "faudit.figures.penalty_sweep:PenaltySweep",
+        "penalty-rescue": "faudit.figures.penalty_rescue:PenaltyRescue",
+    },
+)

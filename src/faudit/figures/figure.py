@@ -1,0 +1,184 @@
+"""The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.  (no torch)
+
+A figure names the arms it needs, turns their rows into plain numbers, and draws those numbers; nothing is typed in.
+On a logarithmic axis the middle is the geometric mean over the seeds and the band one standard deviation of the
+logarithms: an arithmetic band would reach below zero.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from faudit.errors import ConfigError, StoreError
+from faudit.figures.table import Table
+from faudit.rows import Row
+from faudit.store import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+    from faudit.figures.style import Style
+
+Numbers = dict[str, Any]
+Value = Callable[[Row], float | None]
+
+FLOOR = 1e-4  # the study's gradient floor, 1e-7 for the mean loss over 1024 samples, in our unit: per sample
+FORMATS = ("pdf", "svg", "png")
+
+
+class Figure(ABC):
+    """One figure. ``wide`` ones span a page's text, the others one column."""
+
+    arms: ClassVar[tuple[str, ...]]
+    wide: ClassVar[bool] = False
+
+    @abstractmethod
+    def numbers(self, table: Table) -> Numbers:
+        """Everything that is drawn, as JSON can hold it."""
+
+    @abstractmethod
+    def draw(self, numbers: Numbers, style: Style) -> Picture:
+        """The picture of the numbers; looks at nothing else."""
+
+
+def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterable[Path]) -> list[str]:
+    """Draw a figure into each of the paths (the suffix says what it becomes) and its numbers beside them as JSON.
+
+    Returns what a reader must know of it. A missing run is refused by name, unless the table is a partial one.
+    """
+    missing = table.missing(figure.arms)
+    if missing and not table.partial:
+        raise StoreError(refusal(name, missing, table))
+    if len(missing) == len(figure.arms) * len(table.plan.seeds):
+        raise StoreError(f"{name}: none of its runs is in {table.runs}. Make them with {remedy(name, table)}.")
+    for arm, seeds in by_arm(missing).items():
+        table.remark(f"missing: {arm}, seed {', '.join(seeds)}")
+    plan = {"data": table.plan.data, "epochs": table.plan.epochs, "seeds": list(table.plan.seeds)}
+    numbers = {"figure": name, "plan": plan, **figure.numbers(table), "remarks": list(table.remarks)}
+    picture = style.drawn(figure, numbers)
+    for path in paths:
+        write_whole(path, style.rendered(picture, suffix(path)))
+        write_whole(path.with_suffix(".json"), (json.dumps(numbers, indent=1, allow_nan=False) + "\n").encode())
+    return table.remarks
+
+
+def suffix(path: Path) -> str:
+    """The format that a file name asks for."""
+    found = path.suffix.lstrip(".").lower()
+    if found not in FORMATS:
+        raise ConfigError(f"--out: expected a file ending in {', '.join('.' + name for name in FORMATS)}, got {path}")
+    return found
+
+
+def refusal(name: str, missing: dict[str, str], table: Table) -> str:
+    lines = [f"{name} lacks {run}. Make it with: {command}" for run, command in missing.items()]
+    return "\n".join([*lines, f"{remedy(name, table)} makes all of them; --partial draws what is there."])
+
+
+def by_arm(missing: Iterable[str]) -> dict[str, list[str]]:
+    """Seeds by arm, of names like those that a table gives its missing runs."""
+    grouped: dict[str, list[str]] = {}
+    for name in missing:
+        arm, seed = name.rsplit(", seed ", 1)
+        grouped.setdefault(arm, []).append(seed)
+    return grouped
+
+
+def remedy(name: str, table: Table) -> str:
+    epochs = f" --epochs {table.plan.epochs}" if table.plan.epochs else ""
+    seeds = " ".join(map(str, table.plan.seeds))
+    return f"`faudit reproduce {name} --data {table.plan.data}{epochs} --seeds {seeds} --runs {table.runs}`"
+
+
+def at(entry: str, place: int) -> Value:
+    """One tap or block of an entry of the rows; None where the row does not have it."""
+
+    def value(row: Row) -> float | None:
+        values = row.get(entry) or []
+        return values[place] if -len(values) <= place < len(values) else None
+
+    return value
+
+
+def of(entry: str) -> Value:
+    """A plain entry of the rows."""
+    return lambda row: row.get(entry)
+
+
+def deep(entry: str) -> Value:
+    """The mean over the blocks l ≥ 1 of an entry: block 0 is taught nearly what the readout sees and hides the rest."""
+
+    def value(row: Row) -> float | None:
+        values = (row.get(entry) or [])[1:]
+        return statistics.fmean(values) if values and None not in values else None
+
+    return value
+
+
+def line(table: Table, arm: str, value: Value, *, log: bool) -> Numbers | None:
+    """One quantity of an arm over the epochs: middle, band and n at each epoch; None where the arm has no run."""
+    series = table.series(arm)
+    if not series:
+        return None
+    met: dict[int, list[float]] = {}
+    left_out = 0
+    for one in series:
+        for row in one.rows:
+            number = value(row)
+            if number is None:
+                continue
+            if math.isfinite(number) and (number > 0 or not log):
+                met.setdefault(row["epoch"], []).append(math.log10(number) if log else number)
+            else:
+                left_out += 1
+    if left_out:
+        table.remark(f"{arm}: {left_out} values that overflowed, or that a logarithmic axis cannot show, are left out")
+    points = [spread(met[epoch], log=log) for epoch in sorted(met)]
+    return {
+        "arm": arm,
+        "rule": one.config.rule,
+        "penalty": one.config.penalty,
+        "seeds": [one.seed for one in series],
+        "epochs": sorted(met),
+        "middle": [point["middle"] for point in points],
+        "low": [point["low"] for point in points],
+        "high": [point["high"] for point in points],
+        "n": [point["n"] for point in points],
+    }
+
+
+def spread(values: list[float], *, log: bool = False) -> Numbers:
+    """Middle and one standard deviation to either side; no band where there is one value only."""
+    back: Callable[[float], float] = (lambda x: 10.0**x) if log else (lambda x: x)
+    middle = statistics.fmean(values)
+    wide = statistics.stdev(values) if len(values) > 1 else None
+    return {
+        "middle": back(middle),
+        "low": None if wide is None else back(middle - wide),
+        "high": None if wide is None else back(middle + wide),
+        "n": len(values),
+    }
+
+
+def final(table: Table, arm: str, value: Value, *, epoch: int | None = None) -> Numbers | None:
+    """One quantity of an arm at its end (or at an epoch): middle, band, n and each seed's value; None if not there."""
+    by_seed = {}
+    for one in table.series(arm):
+        rows = one.rows if epoch is None else [row for row in one.rows if row["epoch"] == epoch]
+        number = value(rows[-1]) if rows else None
+        if number is not None and math.isfinite(number):
+            by_seed[one.seed] = number
+    if not by_seed:
+        return None
+    return {"arm": arm, **spread(list(by_seed.values())), "by_seed": {str(seed): by_seed[seed] for seed in by_seed}}
+
+
+def panel(title: str, label: str, lines: Iterable[Numbers | None], *, log: bool) -> Numbers:
+    """Lines that share their axes."""
+    return {"title": title, "label": label, "log": log, "lines": [one for one in lines if one and one["epochs"]]}

@@ -1,0 +1,143 @@
+"""What a penalty rescues: (a) stream and gradient, (b) deep Γ and deep ρ with their controls, (c) accuracy 2 × 2.
+
+Γ and ρ are means over the blocks l ≥ 1. "fresh B" is the null: the credit of feedback matrices drawn anew, on the
+penalised networks; its spread is that of 20 draws. "BP gradient" is the ceiling. The gradient in (a) is taken at the
+same tap for both, the accuracy's frozen line from frozen runs of the same length.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from faudit.figures.figure import Figure, Numbers, at, deep, final, line, of, panel
+from faudit.figures.table import Table
+from faudit.rows import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+    from faudit.figures.style import Style
+
+CURVES = ("matched dfa", "matched dfa λ=0.01")
+GRID = {"BP": ("matched bp", "matched bp λ=0.01"), "DFA": CURVES}
+FROZEN = "matched frozen-dfa"
+SIGNALS: dict[str, tuple[str, int | None]] = {  # name → arm and epoch (None: the end)
+    "DFA, epoch 1": ("matched dfa", 1),
+    "λ = 0.0001": ("matched dfa λ=0.0001", None),
+    "λ = 0.01": ("matched dfa λ=0.01", None),
+    "BP gradient": ("matched bp", None),
+}
+
+
+TICKS = {
+    "DFA, epoch 1": "DFA\nepoch 1",
+    "λ = 0.0001": "$\\lambda=$\n$10^{-4}$",
+    "λ = 0.01": "$\\lambda=$\n$10^{-2}$",
+    "fresh B": "fresh\nB",
+    "BP gradient": "BP\ngradient",
+}
+
+
+class PenaltyRescue(Figure):
+    """DFA with and without the penalty: stream and gradient, deep Γ and ρ with null and ceiling, accuracy 2 × 2."""
+
+    arms: ClassVar[tuple[str, ...]] = (*GRID["BP"], *GRID["DFA"], "matched dfa λ=0.0001", FROZEN)
+    wide: ClassVar[bool] = True
+
+    def numbers(self, table: Table) -> Numbers:
+        hidden, gradient = at("hidden_norms", -1), at("grad_norms", 2)
+        bars: dict[str, dict[str, Numbers | None]] = {
+            name: {symbol: final(table, arm, deep(symbol), epoch=epoch) for symbol in ("gamma", "rho")}
+            for name, (arm, epoch) in SIGNALS.items()
+        }
+        bars["fresh B"] = {symbol: null(table, CURVES[1], symbol) for symbol in ("gamma", "rho")}
+        return {
+            "a": [
+                panel("stream", "h_L", [line(table, arm, hidden, log=True) for arm in CURVES], log=True),
+                panel("gradient", "g_2", [line(table, arm, gradient, log=True) for arm in CURVES], log=True),
+            ],
+            "b": {name: bars[name] for name in ("DFA, epoch 1", "λ = 0.0001", "λ = 0.01", "fresh B", "BP gradient")},
+            "c": {rule: [final(table, arm, of("acc_eval")) for arm in arms] for rule, arms in GRID.items()},
+            "frozen": final(table, FROZEN, of("acc_eval")),
+        }
+
+    def draw(self, numbers: Numbers, style: Style) -> Picture:
+        from faudit.figures import style as s
+
+        picture = style.canvas(wide=self.wide, height=1.9)
+        grid = picture.add_gridspec(2, 3, width_ratios=(1.0, 1.35, 0.85))
+        stream, gradient = picture.add_subplot(grid[0, 0]), picture.add_subplot(grid[1, 0])
+        signals, accuracy = picture.add_subplot(grid[:, 1]), picture.add_subplot(grid[:, 2])
+        for ax, one, label in zip((stream, gradient), numbers["a"], (s.H_L, s.G_2), strict=True):
+            s.draw_panel(ax, {**one, "label": label}, title=False)
+        stream.tick_params(labelbottom=False)
+        gradient.set_xlabel("epoch")
+        draw_signals(signals, numbers["b"])
+        draw_accuracy(accuracy, numbers)
+        for ax, title in (
+            (stream, "(a) stream and gradient"), (signals, "(b) deep blocks' credit"), (accuracy, "(c) accuracy"),
+        ):  # fmt: skip
+            ax.set_title(title)
+        s.legend(picture, (stream, signals, accuracy), columns=4)
+        what = "bars and lines: mean (norms: geometric) ± 1 s.d.; fresh B: 20 draws"
+        s.footnote(picture, numbers, [one for p in numbers["a"] for one in p["lines"]], what=what)
+        return picture
+
+
+def null(table: Table, arm: str, symbol: str) -> Numbers | None:
+    """Deep Γ or ρ under fresh feedback: mean over the seeds, and the spread of one draw.
+
+    A draw's matrices are independent of one another, so the variance of the mean over k blocks is Σ var_l / k².
+    """
+    middles, spreads = [], []
+    for series in table.series(arm):
+        row: Row = series.rows[-1]
+        mean, std = deep(f"{symbol}_null_mean")(row), (row.get(f"{symbol}_null_std") or [])[1:]
+        if mean is not None and std and None not in std:
+            middles.append(mean)
+            spreads.append(math.sqrt(sum(value**2 for value in std)) / len(std))
+    if not middles:
+        return None
+    middle, wide = statistics.fmean(middles), statistics.fmean(spreads)
+    return {"arm": arm, "middle": middle, "low": middle - wide, "high": middle + wide, "n": len(middles)}
+
+
+def draw_signals(ax: Axes, bars: dict[str, dict[str, Any]]) -> None:
+    """Pairs of bars, Γ plain and ρ hatched."""
+    looks = {"gamma": ("Γ (cosine)", "#5e3c99", ""), "rho": ("ρ (perturbation)", "#b2abd2", "////")}
+    for k, (symbol, (name, colour, hatch)) in enumerate(looks.items()):
+        there = [(place, bar[symbol]) for place, bar in enumerate(bars.values()) if bar[symbol]]
+        where = [place + (k - 0.5) * 0.38 for place, _ in there]
+        draw_bars(ax, where, [bar for _, bar in there], width=0.36, name=name, colour=colour, hatch=hatch)
+    ax.axhline(0.0, color="#000000", linewidth=0.6)
+    ax.set_xticks(range(len(bars)), [TICKS[name] for name in bars])
+    ax.grid(axis="x", visible=False)
+    ax.set_ylim(top=1.12)
+
+
+def draw_accuracy(ax: Axes, numbers: Numbers) -> None:
+    """BP and DFA, each without and with the penalty, against frozen blocks."""
+    for k, (name, colour, hatch) in enumerate((("no penalty", "#d9d9d9", ""), ("λ = 0.01", "#737373", "\\\\\\\\"))):
+        there = [(place, pair[k]) for place, pair in enumerate(numbers["c"].values()) if pair[k]]
+        where = [place + (k - 0.5) * 0.4 for place, _ in there]
+        draw_bars(ax, where, [bar for _, bar in there], width=0.38, name=name, colour=colour, hatch=hatch)
+    if frozen := numbers["frozen"]:
+        ax.axhline(frozen["middle"], color="#000000", linestyle=":", linewidth=1.0, label="frozen blocks")
+    ax.set_xticks(range(len(numbers["c"])), list(numbers["c"]))
+    ax.grid(axis="x", visible=False)
+    ax.set_ylim(0.0, None)
+
+
+def draw_bars(
+    ax: Axes, where: list[float], bars: list[Numbers], *, width: float, name: str, colour: str, hatch: str
+) -> None:
+    """Bars with their values' spread, if there is one."""
+    heights = [bar["middle"] for bar in bars]
+    errors = [bar["high"] - bar["middle"] if bar["high"] is not None else 0.0 for bar in bars]
+    ax.bar(
+        where, heights, width, yerr=errors, label=name, color=colour, hatch=hatch, edgecolor="#000000", linewidth=0.5,
+        error_kw={"elinewidth": 0.8, "capsize": 1.8},
+    )  # fmt: skip

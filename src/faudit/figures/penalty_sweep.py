@@ -1,0 +1,59 @@
+"""DFA under a penalty on its branches, for several λ: ‖h_L‖, ‖∂ℓ/∂h_2‖ and accuracy over the epochs.
+
+The gradient is drawn with the study's floor, the accuracy with the frozen-blocks baseline of the same length and the
+line 2 points above it; both lines are measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from faudit.arms import PENALTIES
+from faudit.figures.figure import FLOOR, Figure, Numbers, at, final, line, of, panel
+from faudit.figures.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+    from faudit.figures.style import Style
+
+CURVES = ("matched dfa", *(f"matched dfa λ={value:g}" for value in PENALTIES))
+FROZEN = "matched frozen-dfa"
+MARGIN = 0.02  # the study's depth-utility threshold
+
+
+class PenaltySweep(Figure):
+    """DFA with several penalties: the stream, the gradient with the floor, the accuracy with the frozen baseline."""
+
+    arms: ClassVar[tuple[str, ...]] = (*CURVES, FROZEN)
+    wide: ClassVar[bool] = True
+
+    def numbers(self, table: Table) -> Numbers:
+        columns = {"h_L": at("hidden_norms", -1), "g_2": at("grad_norms", 2), "accuracy": of("acc_eval")}
+        return {
+            "panels": [
+                panel(label, label, [line(table, arm, value, log=log) for arm in CURVES], log=log)
+                for label, value in columns.items()
+                for log in (label != "accuracy",)
+            ],
+            "floor": FLOOR,
+            "frozen": final(table, FROZEN, of("acc_eval")),
+            "margin": MARGIN,
+        }
+
+    def draw(self, numbers: Numbers, style: Style) -> Picture:
+        from faudit.figures.style import BAND_LINEAR, G_2, H_L, decades, draw_panel, footnote, legend, level, values_of
+
+        picture, axes = style.grid(1, 3, wide=self.wide, height=1.6)
+        for ax, one, title in zip(axes[0], numbers["panels"], (H_L, G_2, "accuracy (buffer)"), strict=True):
+            draw_panel(ax, one, title=False, label=False)
+            ax.set_title(title)
+            ax.set_xlabel("epoch")
+        level(axes[0][1], numbers["floor"], "the study's floor", colour="#000000")
+        decades(axes[0][1], [numbers["floor"], *values_of(numbers["panels"][1]["lines"])])
+        if frozen := numbers["frozen"]:
+            level(axes[0][2], frozen["middle"], "frozen blocks", dash=(0, (4, 2)))
+            level(axes[0][2], frozen["middle"] + numbers["margin"], "frozen + 2 pp", dash=(0, (1, 2)))
+        legend(picture, axes[0], columns=4)
+        footnote(picture, numbers, [one for p in numbers["panels"] for one in p["lines"]], what=BAND_LINEAR)
+        return picture

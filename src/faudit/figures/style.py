@@ -1,0 +1,202 @@
+"""How every figure looks: venue widths, one colour, dash and marker per rule, axes, legend, and the files.  (no torch)
+
+A line is told from another by dash and marker as well as by colour, so that a print in grey reads the same. Files are
+the same to the byte for the same numbers: nothing in them says when they were made.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Picture
+from matplotlib.ticker import FixedLocator, LogFormatterMathtext, MaxNLocator, NullFormatter, NullLocator
+
+from faudit.errors import ConfigError
+from faudit.figures.figure import Figure
+from faudit.registry import unknown
+
+VENUES = {"neurips": (5.5, 5.5), "icml": (3.25, 6.75), "iclr": (5.5, 5.5)}  # inches: one column, the whole text
+
+# (name, colour, dash, marker). Colours of BP, FA and DFA are the study's.
+RULE_LOOKS: dict[str, tuple[str, str, Any, str]] = {
+    "bp": ("BP", "#2166ac", "-", "o"),
+    "fa": ("FA", "#e08214", "-.", "^"),
+    "dfa": ("DFA", "#b2182b", "--", "s"),
+    "frozen-dfa": ("frozen blocks (embed by DFA)", "#4d4d4d", ":", "D"),
+    "frozen-bp": ("frozen blocks (embed by BP)", "#878787", ":", "v"),
+}
+PENALTY_LOOKS: dict[float, tuple[str, Any, str]] = {
+    1e-4: ("#fdae61", (0, (1, 1)), "v"),
+    1e-3: ("#80b1d3", (0, (5, 1)), "P"),
+    1e-2: ("#1b7837", "-", "D"),
+    1e-1: ("#40004b", "-.", "X"),
+}
+SETTINGS: Any = {  # matplotlib types its keys one by one
+    "font.family": "DejaVu Sans",  # ships with matplotlib: the same on every machine
+    "font.size": 7.0,
+    "axes.titlesize": 7.5,
+    "axes.labelsize": 7.0,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "legend.fontsize": 7.0,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.2,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "pdf.fonttype": 42,  # TrueType, embedded: venues refuse Type 3
+    "svg.fonttype": "path",
+    "svg.hashsalt": "faudit",
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """The look for one venue."""
+
+    venue: str = "neurips"
+
+    def __post_init__(self) -> None:
+        if self.venue not in VENUES:
+            raise ConfigError(unknown("venue", self.venue, VENUES))
+
+    def drawn(self, figure: Figure, numbers: dict[str, Any]) -> Picture:
+        """The figure of the numbers, in this look whatever the user's own matplotlib settings are."""
+        with matplotlib.rc_context(SETTINGS):
+            return figure.draw(numbers, self)
+
+    def grid(self, rows: int, columns: int, *, wide: bool, height: float) -> tuple[Picture, list[list[Axes]]]:
+        """A picture of the venue's width with its axes; ``height`` is of one row, in inches."""
+        picture = self.canvas(wide=wide, height=height * rows)
+        return picture, [list(row) for row in picture.subplots(rows, columns, squeeze=False)]
+
+    def canvas(self, *, wide: bool, height: float) -> Picture:
+        """An empty picture of the venue's width."""
+        width = VENUES[self.venue][1 if wide else 0]
+        picture = Picture(figsize=(width, height + 0.55), layout="constrained")
+        FigureCanvasAgg(picture)
+        return picture
+
+    def rendered(self, picture: Picture, form: str) -> bytes:
+        """The picture as a file's contents."""
+        nothing: dict[str, dict[str, None]] = {
+            "pdf": {"CreationDate": None, "ModDate": None},
+            "svg": {"Date": None},
+            "png": {},
+        }
+        out = io.BytesIO()
+        with matplotlib.rc_context(SETTINGS):
+            picture.savefig(out, format=form, metadata=nothing[form])
+        return out.getvalue()
+
+
+def look(line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A line's name in the legend, and how it is drawn."""
+    if line["penalty"]:
+        colour, dash, marker = PENALTY_LOOKS.get(line["penalty"], ("#000000", "-", "*"))
+        name = f"{RULE_LOOKS[line['rule']][0]}, λ = {line['penalty']:g}"
+    else:
+        name, colour, dash, marker = RULE_LOOKS[line["rule"]]
+    return name, {"color": colour, "linestyle": dash, "marker": marker}
+
+
+def draw_panel(ax: Axes, panel: dict[str, Any], *, title: bool = True, label: bool = True) -> None:
+    """Every line of a panel with its band; markers at a few epochs only, so that the dash stays visible."""
+    for place, line in enumerate(panel["lines"]):
+        name, how = look(line)
+        epochs = line["epochs"]
+        every = max(1, len(epochs) // 6)
+        start = (place * every) // max(1, len(panel["lines"]))  # markers of two lines do not sit on one another
+        ax.plot(epochs, line["middle"], label=name, markevery=(min(start, len(epochs) - 1), every), **how)
+        banded = [k for k in range(len(epochs)) if line["low"][k] is not None]
+        if banded:
+            low, high = ([line[edge][k] for k in banded] for edge in ("low", "high"))
+            ax.fill_between([epochs[k] for k in banded], low, high, color=how["color"], alpha=0.18, linewidth=0)
+    if panel["log"]:
+        decades(ax, values_of(panel["lines"]))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True, steps=[1, 2, 5, 10]))
+    ax.margins(x=0.03)
+    if title:
+        ax.set_title(panel["title"])
+    if label:
+        ax.set_ylabel(panel["label"])
+
+
+def values_of(lines: Iterable[dict[str, Any]]) -> list[float]:
+    """Every number that the lines and their bands reach."""
+    return [v for line in lines for edge in ("middle", "low", "high") for v in line[edge] if v is not None]
+
+
+def decades(ax: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis over whole decades, at most five of them labelled."""
+    if not values:
+        ax.set_yscale("log")
+        return
+    ax.set_autoscaley_on(False)  # the limits are ours: those of a single level would be one point
+    ax.set_yscale("log")
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    high = max(high, low + 1)
+    step = max(1, math.ceil((high - low) / 4))
+    ax.set_ylim(10.0**low, 10.0**high)
+    ax.yaxis.set_major_locator(FixedLocator([10.0**k for k in range(low, high + 1, step)]))
+    ax.yaxis.set_major_formatter(LogFormatterMathtext())
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def level(ax: Axes, value: float, name: str, *, dash: Any = ":", colour: str = "#4d4d4d") -> None:
+    """A horizontal line that the legend names."""
+    ax.axhline(value, color=colour, linestyle=dash, linewidth=0.9, label=name)
+
+
+def legend(picture: Picture, axes: Iterable[Axes], *, columns: int) -> None:
+    """One legend for the whole picture, above the axes, where it covers nothing; every name once."""
+    entries: dict[str, Any] = {}
+    for ax in axes:
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(name, handle)
+    if entries:
+        handles, count = list(entries.values()), min(columns, len(entries))
+        picture.legend(handles, list(entries), loc="outside upper center", ncols=count)
+
+
+def footnote(picture: Picture, numbers: dict[str, Any], lines: Sequence[dict[str, Any]], *, what: str) -> None:
+    """Data, epochs, n and what the band is, under the axes, in as many lines as the width asks for."""
+    if not lines:
+        return
+    counts = sorted({count for line in lines for count in line["n"]})
+    longest = sorted({line["epochs"][-1] for line in lines})
+    n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]}–{counts[-1]}"
+    epochs = f"{longest[0]}" if len(longest) == 1 else f"{longest[0]}–{longest[-1]}"
+    data = DATA_NAMES.get(numbers["plan"]["data"], numbers["plan"]["data"])
+    if any(line["arm"].startswith("student") for line in lines):
+        data += " (StudentNet: teacher–student)"
+    seeds, band = ("seeds", f"; {what}") if counts[-1] > 1 else ("seed", "")
+    text = f"{data}, {epochs} epochs, {n} {seeds}{band}. Gradients: per-sample loss."
+    picture.supxlabel(textwrap.fill(text, int(21 * picture.get_figwidth())), fontsize=6)
+
+
+DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+BAND = "line: geometric mean, band: ± 1 s.d. of the logarithm"
+BAND_LINEAR = "line: mean, band: ± 1 s.d. (norms: geometric)"
+H_L = r"$\|h_L\|$"
+G_2 = r"$\|\partial\ell/\partial h_2\|$"
+G_L = r"$\|\partial\ell/\partial h_L\|$"

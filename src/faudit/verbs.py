@@ -1,0 +1,254 @@
+"""What each verb of the command line does: take the parsed arguments, call one function, print, return the exit code.
+
+torch is imported by the verbs that compute and by no other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from faudit.arms import Plan
+from faudit.config import KEYS, RunConfig, attribute
+from faudit.data import DATASETS
+from faudit.errors import ConfigError, StoreError
+from faudit.figures import FIGURES
+from faudit.nets import NETS
+from faudit.probes import PROBES
+from faudit.registry import Registry, unknown
+from faudit.rules import RULES
+
+if TYPE_CHECKING:
+    from faudit.store import Run
+
+FAMILIES: dict[str, Registry[Any]] = {
+    "nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES, "figures": FIGURES,
+}  # fmt: skip
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def run_train(args: argparse.Namespace) -> int:
+    given = {name: value for name in KEYS if (value := getattr(args, attribute(name))) is not None}
+    config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.parse(given, where="command line")
+
+    from faudit.store import Run
+    from faudit.tables import overview
+
+    run = Run(args.runs / config.run_id)
+    finish(config, run, data_dir=args.data_dir, title=config.rule)
+    entry = overview(run)
+    if args.json:
+        print_json(entry)
+    else:
+        print(entry["run"])
+    if entry["status"] == "failed":
+        print(f"faudit: {entry['reason']} ({run.path}/failed.json); the rows so far are kept", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run_show(args: argparse.Namespace) -> int:
+    from faudit.store import Run, runs_in
+    from faudit.tables import overview, readable, run_table, runs_table, settings_line
+
+    if args.name:
+        named = Path(args.name)
+        run = Run(named if (named / "config.json").exists() else args.runs / args.name)
+        if run.status == "new":
+            known = [run.name for run in runs_in(args.runs)]
+            raise StoreError(unknown(f"run (in {args.runs})", args.name, known))
+        if args.json:
+            print_json({**overview(run), "rows": [json.loads(line) for line in lines(run)]})
+        else:
+            say(run_table(run), settings_line(run))
+        return 0
+    entries, damaged = readable(runs_in(args.runs))
+    if args.json:
+        print_json(entries)
+    else:
+        say(runs_table(entries))
+    for problem in damaged:
+        print(f"faudit: {problem}", file=sys.stderr)
+    return 2 if damaged else 0
+
+
+def lines(run: Any) -> list[str]:
+    """A run's rows as strict JSON."""
+    from faudit.rows import to_line
+
+    return [to_line(row) for row in run.rows()]
+
+
+def say(*things: Any) -> None:
+    """Print tables on stdout, never narrower than they need in a pipe."""
+    from rich.console import Console
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
+    for thing in things:
+        console.print(thing)
+
+
+def run_list(args: argparse.Namespace) -> int:
+    family = FAMILIES[args.family]
+    entries = {name: family.summary(name) for name in family}
+    if args.json:
+        print_json(entries)
+    else:
+        for name, text in entries.items():
+            print(f"{name:<{max(map(len, entries)) + 2}}{text}")
+    return 0
+
+
+def run_data(args: argparse.Namespace) -> int:
+    from faudit.data import fetch
+
+    if args.name not in DATASETS:
+        raise ConfigError(unknown("dataset", args.name, list(DATASETS)))
+    if args.action == "check":
+        for line in fetch.check(args.name, args.data_dir):
+            print(line)
+        return 0
+    from faudit.progress import downloads
+
+    with downloads() as progress:
+        paths = fetch.fetch(args.name, args.data_dir or Path("data"), url=args.url, progress=progress)
+    for path in paths:
+        print(path)
+    if not paths:
+        print(f"{args.name} ships with faudit: there is nothing to fetch", file=sys.stderr)
+    return 0
+
+
+def run_demo(args: argparse.Namespace) -> int:
+    import os
+
+    from faudit import demo
+    from faudit.store import Run
+    from faudit.sweep.local import run_all
+    from faudit.tables import overview, runs_table
+
+    runs = demo.store(args.out)
+    outcome = run_all(demo.RUNS, runs, data_dir=None, jobs=os.cpu_count() or 1)
+    if outcome.left:
+        raise StoreError("\n".join(f"{run} was not made: {reason}" for run, reason in outcome.left.items()))
+    named = [(demo.title(config), Run(runs / config.run_id)) for config in demo.RUNS]
+    say(runs_table([{**overview(run), "run_id": title} for title, run in named]))
+    print(f"runs: {runs}")
+    for path in demo.draw(args.out):
+        print(f"figure: {path} (also as PDF and SVG, its numbers as JSON)")
+    return 0
+
+
+def finish(config: RunConfig, run: Run, *, data_dir: Path | None, title: str) -> None:
+    """Train what is left of a run; torch is not even imported for one that has ended."""
+    if run.status in ("done", "failed"):
+        run.must_hold(config)
+        return
+    from faudit.progress import shown
+    from faudit.train import stream
+
+    shown(stream(config, run, data_dir=data_dir), total=config.epochs, title=title)
+
+
+def run_bench(args: argparse.Namespace) -> int:
+    from faudit.bench import lines, train_speed
+
+    result = train_speed(data_dir=args.data_dir, threads_used=args.threads, repeats=args.repeats)
+    if args.json:
+        print_json(result)
+    else:
+        for line in lines(result):
+            print(line)
+    return 0
+
+
+def plan_of(args: argparse.Namespace, *, data: str = "cifar10") -> Plan:
+    """The plan that the flags describe."""
+    if args.epochs == 0:
+        raise ConfigError("--epochs: expected at least 1, got 0")
+    if (args.data or data) not in DATASETS:
+        raise ConfigError(unknown("dataset", args.data, list(DATASETS)))
+    return Plan(args.data or data, args.epochs, tuple(dict.fromkeys(args.seeds)))
+
+
+def run_figure(args: argparse.Namespace) -> int:
+    from faudit.figures.figure import make, suffix
+    from faudit.figures.style import Style
+    from faudit.figures.table import Table
+
+    figure, style = FIGURES[args.name](), Style(args.venue)
+    suffix(args.out)
+    table = Table(plan_of(args), args.runs, partial=args.partial)
+    remark(make(args.name, figure, table, style=style, paths=[args.out]))
+    print(args.out)
+    return 0
+
+
+def run_reproduce(args: argparse.Namespace) -> int:
+    from faudit.reproduce import reproduce
+
+    result = reproduce(
+        args.name, plan_of(args), runs=args.runs, out=args.out, data_dir=args.data_dir, jobs=args.jobs, venue=args.venue
+    )
+    if result.nothing_to_do:
+        print(f"nothing to do: every run is finished and {args.out} holds what they give")
+        return 0
+    remark([*(f"{run}: {reason}" for run, reason in result.failed.items()), *result.remarks])
+    for path in result.files:
+        print(path)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in result.verdicts.items())
+    print(f"{result.made} runs made" + (f"; claims: {told}" if told else ""), file=sys.stderr)
+    for run, reason in result.left.items():
+        print(f"faudit: {run} was not made: {reason}", file=sys.stderr)
+    return 2 if result.left else 0
+
+
+def run_export(args: argparse.Namespace) -> int:
+    from faudit.exchange import export
+    from faudit.figures.table import Table
+
+    table = Table(plan_of(args, data=data_of(args.runs)), args.runs)
+    paths = export(table, args.out)
+    remark(table.remarks)
+    for path in paths:
+        print(path)
+    if not paths:
+        raise StoreError(f"{args.runs} holds no run of the study with these seeds: nothing was exported")
+    return 0
+
+
+def data_of(runs: Path) -> str:
+    """The dataset of the study's runs in a store: the one that is there, or CIFAR-10 where it is one of several."""
+    from faudit.store import runs_in
+
+    found = set()
+    for run in runs_in(runs):
+        try:
+            found.add(run.config().data)
+        except StoreError:  # told of when the table is read
+            continue
+    found.discard("teacher")
+    return "cifar10" if len(found) != 1 else found.pop()
+
+
+def run_import(args: argparse.Namespace) -> int:
+    from faudit.exchange import import_files
+
+    runs, problems = import_files(args.files, args.runs)
+    for run in runs:
+        print(run.path)
+    for problem in problems:
+        print(f"faudit: {problem}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+def remark(remarks: list[str]) -> None:
+    """What a reader of a result must know."""
+    for text in dict.fromkeys(remarks):
+        print(f"faudit: note: {text}", file=sys.stderr)

@@ -1,0 +1,96 @@
+"""``faudit reproduce``: the missing runs, the figures, the claims; a second call does nothing and says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from faudit.arms import ARMS, Plan
+from faudit.cli import main
+from faudit.figures import FIGURES
+from faudit.figures.figure import FORMATS
+from faudit.store import runs_in
+from tests import fabricate
+
+
+def words(name: str, tmp_path: Path, *more: str) -> list[str]:
+    flags = ["--data", "digits", "--epochs", "1", "--seeds", "42"]
+    return ["reproduce", name, *flags, "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), *more]
+
+
+def test_one_figure_from_nothing_and_then_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words("snapshot-vit", tmp_path)) == 0
+    said = capsys.readouterr()
+    assert "2 runs made" in said.err
+    assert [Path(text).name for text in said.out.split()] == [f"snapshot-vit.{form}" for form in (*FORMATS, "json")]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    assert main(words("snapshot-vit", tmp_path)) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Plan("digits", 1, (42,))
+    fabricate.study(plan, tmp_path / "runs")
+    assert main(words("all", tmp_path)) == 0
+    said = capsys.readouterr()
+    assert "0 runs made; claims: " in said.err
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    wanted = {f"{figure}.{form}" for figure in FIGURES for form in (*FORMATS, "json")}
+    assert names == wanted | {"claims.md", "claims.json", "reproduced-all.json"}
+    claims = json.loads((tmp_path / "out" / "claims.json").read_text())
+    assert claims["rehearsal"] is True and len(claims["claims"]) == 17
+    assert main(words("all", tmp_path)) == 0 and "nothing to do" in capsys.readouterr().out
+    (tmp_path / "out" / "claims.md").unlink()
+    assert main(words("all", tmp_path)) == 0 and (tmp_path / "out" / "claims.md").exists()
+
+
+def test_without_jobs_it_draws_what_is_there_and_names_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Plan("digits", 1, (42,))
+    fabricate.study(plan, tmp_path / "runs", ["resmlp bp", "resmlp dfa", "student dfa"])
+    assert main(words("all", tmp_path, "--jobs", "0")) == 0
+    said = capsys.readouterr()
+    assert "missing: noln bp, seed 42" in said.err and "snapshot-vit: none of its runs" in said.err
+    assert (tmp_path / "out" / "snapshot-resmlp.pdf").exists() and not (tmp_path / "out" / "snapshot-vit.pdf").exists()
+    assert len(runs_in(tmp_path / "runs")) == 3
+
+
+def test_data_that_is_not_there_is_told_once_a_run_and_the_rest_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--epochs", "1", "--seeds", "42", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    fabricate.study(Plan(epochs=1, seeds=(42,)), tmp_path / "runs", ["vit bp"])
+    assert main(["reproduce", "snapshot-vit", *flags, "--data-dir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "was not made" in said and "Traceback" not in said and "missing: vit dfa, seed 42" in said
+
+
+def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "snapshot-resmpl"]) == 2
+    assert "did you mean 'snapshot-resmlp'?" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_rehearsal_of_everything_ends_with_figures_claims_and_every_file_of_the_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words("all", tmp_path)) == 0
+    assert f"{len(ARMS)} runs made" in capsys.readouterr().err or len(runs_in(tmp_path / "runs")) <= len(ARMS)
+    assert main(["export", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "x"), "--seeds", "42"]) == 0
+    made = {str(path.relative_to(tmp_path / "x")) for path in (tmp_path / "x").rglob("*.json")}
+    assert made == {
+        "results/snapshot_evolution_v2/snapshot_evolution_s42.json",
+        "results/snapshot_no_outln_v1/snapshot_noLN_s42.json",
+        "results/snapshot_no_outln_v1/snapshot_fa_canonical_noln_s42.json",
+        "results/snapshot_vit_v1/snapshot_vit_s42.json",
+        "results/snapshot_vit_v1/snapshot_fa_canonical_s42.json",
+        "results/snapshot_synth_v1/snapshot_synth_a1.0_L4_s42.json",
+        "results/snapshot_synth_v1/snapshot_fa_canonical_s42.json",
+        *(f"results/dfa_residual_penalty/dfa_pen_lam{value}_s42.json" for value in ("0.0001", "0.001", "0.01", "0.1")),
+    }
