@@ -22,6 +22,11 @@ HAND = "tests/closed_forms/test_rules_by_hand.py"
 JOINT = "tests/closed_forms/test_joint_step.py"
 RULES = "tests/laws/test_rules.py"
 PROBES = "tests/laws/test_probes.py"
+EXCHANGE, FIGURES = "tests/test_exchange.py", "tests/test_figures.py"
+MEAN_LOSS = "test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_loss"
+DEEP = "test_deep_means_every_block_but_the_first_and_undefined_stays_undefined"
+GEOMETRIC = "test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_logarithm"
+SHORTER = "test_shorter_runs_stand_in_where_the_length_was_left_open_and_it_is_told"
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,24 @@ DEFECTS = [
     Defect("a setting left out of the run's name", "config.py",
            "for name in SETTINGS if getattr(self, name) != default(name)}",
            'for name in SETTINGS if getattr(self, name) != default(name) and name != "clip"}', "tests/test_config.py"),
+    Defect("exported gradients in our unit", "exchange.py",
+           'hidden, gradients = row["hidden_norms"], [size / n for size in row["grad_norms"]]',
+           'hidden, gradients = row["hidden_norms"], list(row["grad_norms"])', f"{EXCHANGE}::{MEAN_LOSS}"),
+    Defect("the floor read at the first tap", "claims.py",
+           'gradient = row["grad_norms"][-1]', 'gradient = row["grad_norms"][0]', "tests/test_claims.py"),
+    Defect("gradients compared in another unit than the study's", "claims.py",
+           'last(at("grad_norms", tap), 1 / STUDY_BUFFER)', 'last(at("grad_norms", tap))', "tests/test_claims.py"),
+    Defect("a claim with a part that was not run called reproduced", "claims.py",
+           'for v in ("not run", "deviates", "reproduced") if v', 'for v in ("reproduced", "deviates", "not run") if v',
+           "tests/test_claims.py"),
+    Defect("block 0 counted among the deep ones", "figures/figure.py",
+           "values = (row.get(entry) or [])[1:]", "values = row.get(entry) or []", f"{FIGURES}::{DEEP}"),
+    Defect("an arithmetic mean on a logarithmic axis", "figures/figure.py",
+           "met.setdefault(row[\"epoch\"], []).append(math.log10(number) if log else number)",
+           "met.setdefault(row[\"epoch\"], []).append(number)", f"{FIGURES}::{GEOMETRIC}"),
+    Defect("a run of any length taken for the one asked for", "figures/table.py",
+           "return epochs == wanted or (self.plan.epochs is None and epochs < wanted)", "return True",
+           f"{FIGURES}::{SHORTER}"),
 ]  # fmt: skip
 
 
