@@ -17,5 +17,8 @@ PROBES: Registry[type[Probe]] = Registry(
         "alignment": "faudit.probes.alignment:Alignment",
         "accuracy": "faudit.probes.accuracy:Accuracy",
         "perturbation": "faudit.probes.perturbation:Perturbation",
+        "precision": "faudit.probes.precision:Precision",
+        "stability": "faudit.probes.stability:Stability",
+        "nudging": "faudit.probes.nudging:Nudging",
     },
 )

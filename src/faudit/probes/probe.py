@@ -69,6 +69,13 @@ class Reading:
         signals = self.rule.credit(self.net, self.params, state, self.trace.taps, self.trace.logits, self.y)
         return [signals[self.net.taught_at(l)] for l in range(self.net.blocks)]
 
+    @cached_property
+    def doubled(self) -> Reading:
+        """The same network on the same batch in float64: what its own precision is held against."""
+        params = {name: value.double() for name, value in self.params.items()}
+        state = {name: value.double() if value.is_floating_point() else value for name, value in self.state.items()}
+        return Reading(self.net, self.rule, params, state, self.x.double(), self.y, self.seed)
+
     def generator(self, name: str) -> torch.Generator:
         """A fresh generator for one purpose of a probe, fixed by the seed: measuring shifts no generator of the run."""
         return torch.Generator().manual_seed(derived(self.seed, f"probe.{name}"))

@@ -1,0 +1,35 @@
+"""Cross-batch stability: is the reference one fixed direction whatever the samples?
+
+The buffer is cut into 8 disjoint batches; the BP gradient at tap L // 2 is averaged over each, normalised, and the mean
+pairwise cosine taken. Near 1, every batch has the same "gradient": a label for the kind of failure in which a network
+has stopped looking at its input, not a test of its own.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, ClassVar
+
+import torch
+
+from faudit.probes.probe import Probe, Reading
+from faudit.tensors import cosines, mean_defined
+
+BATCHES = 8
+
+
+class Stability(Probe):
+    """``stability``, null where the buffer is too small or a batch's mean gradient is zero; ``stability_samples``."""
+
+    tier: ClassVar[str] = "full"
+
+    def measure(self, reading: Reading) -> dict[str, Any]:
+        gradient = reading.gradients[reading.net.blocks // 2].double()
+        size = len(gradient) // BATCHES
+        if size == 0:
+            return {"stability": None, "stability_samples": 0}
+        means = gradient[: size * BATCHES].reshape(BATCHES, size, -1).mean(dim=1)  # [batch, features]
+        pairs = list(combinations(range(BATCHES), 2))
+        first, second = (means[torch.tensor([pair[side] for pair in pairs])] for side in (0, 1))
+        mean, undefined = mean_defined(cosines(first, second))
+        return {"stability": None if undefined else mean, "stability_samples": size}
