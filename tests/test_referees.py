@@ -96,7 +96,8 @@ def test_nudging_moves_one_percent_against_the_credit(net: str) -> None:
     row = Nudging().measure(reading)
     for block in range(setup.net.blocks):
         tap = setup.net.taught_at(block)
-        relative, absolute = [], []
+        relative: list[float] = []
+        absolute: list[float] = []
         for i in range(len(setup.y)):
             h, y = reading.trace.taps[tap][i : i + 1], reading.y[i : i + 1]
             before = F.cross_entropy(setup.net.onward(reading.params, tap, h), y)
