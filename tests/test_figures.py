@@ -31,6 +31,7 @@ from faudit.rows import to_line
 from tests import fabricate
 
 PLAN = Plan(epochs=12)
+SOME_VENUES = ["icml", *(pytest.param(venue, marks=pytest.mark.slow) for venue in VENUES if venue != "icml")]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers_of(name: str, runs: Path) -> Numbers:
-    numbers: Numbers = {"plan": {"data": PLAN.data}, **FIGURES[name]().numbers(Table(PLAN, runs))}
+    numbers: Numbers = {"plan": PLAN.to_json(), **FIGURES[name]().numbers(Table(PLAN, runs))}
     return numbers
 
 
@@ -66,7 +67,7 @@ def test_a_figure_comes_in_every_format_with_its_numbers_beside_and_the_same_to_
 
 
 @pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize("venue", VENUES)
+@pytest.mark.parametrize("venue", SOME_VENUES)
 def test_a_picture_has_the_venues_width_and_fonts_are_embedded(name: str, venue: str, runs: Path) -> None:
     picture, style = drawn(name, runs, venue), Style(venue)
     page = pypdf.PdfReader(io.BytesIO(style.rendered(picture, "pdf"))).pages[0]
@@ -80,7 +81,7 @@ def test_a_picture_has_the_venues_width_and_fonts_are_embedded(name: str, venue:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize("venue", VENUES)
+@pytest.mark.parametrize("venue", SOME_VENUES)
 def test_no_label_is_clipped_or_lies_on_another_and_the_legend_covers_no_data(
     name: str, venue: str, runs: Path
 ) -> None:
@@ -239,6 +240,29 @@ def test_shorter_runs_stand_in_where_the_length_was_left_open_and_it_is_told(tmp
     table = Table(Plan(seeds=(42,)), tmp_path)
     assert table.series("vit bp")[0].config.epochs == 10 and table.remarks == ["vit bp: 10 epochs, the study has 100"]
     assert Table(Plan(epochs=2), tmp_path).series("vit bp") == []
+    fabricate.write(Plan().config("matched bp", 42), tmp_path)
+    assert Table(Plan(seeds=(42,)), tmp_path).series("resmlp bp") == [], "30 epochs are no main run"
+
+
+def test_a_finished_run_is_not_displaced_by_a_longer_one_under_way(tmp_path: Path) -> None:
+    fabricate.write(Plan(epochs=10).config("vit bp", 42), tmp_path)
+    fabricate.write(Plan(epochs=100).config("vit bp", 42), tmp_path, until=2)
+    table = Table(Plan(seeds=(42,)), tmp_path, partial=True)
+    assert [one.config.epochs for one in table.series("vit bp")] == [10]
+
+
+def test_an_imported_log_stands_in_for_a_seed_without_a_run_and_never_for_a_matched_one(tmp_path: Path) -> None:
+    plan = Plan(seeds=(42, 123))
+    for seed, length in ((42, 4), (123, 60)):
+        run = fabricate.write(Plan(epochs=length).config("resmlp dfa", seed), tmp_path)
+        run.path.rename(tmp_path / f"imported-{run.name}")
+    own = fabricate.write(plan.config("resmlp dfa", 42), tmp_path)
+    table = Table(plan, tmp_path)
+    assert [one.run.name for one in table.series("resmlp dfa")] == [
+        own.name,
+        f"imported-{Plan(epochs=60).config('resmlp dfa', 123).run_id}",
+    ]
+    assert [one.seed for one in table.series("matched dfa")] == [42], "60 epochs are no matched run of 30"
 
 
 def test_a_damaged_run_is_told_of_and_the_rest_is_drawn(tmp_path: Path) -> None:
@@ -250,6 +274,29 @@ def test_a_damaged_run_is_told_of_and_the_rest_is_drawn(tmp_path: Path) -> None:
     table = Table(plan, tmp_path)
     assert [one.seed for one in table.series("vit bp")] == [1] and table.series("vit dfa") == []
     assert len([remark for remark in table.remarks if remark.startswith("left out")]) == 2
+
+
+def test_text_for_a_number_is_damage_and_huge_numbers_do_not_overflow_a_band(tmp_path: Path) -> None:
+    plan = Plan(epochs=1, seeds=(1, 2, 3))
+    sizes: dict[int, object] = {1: 1e300, 2: 1.0, 3: "many"}
+    for seed, size in sizes.items():
+        run = fabricate.write(plan.config("vit bp", seed), tmp_path)
+        rows = [{**row, "hidden_norms": [1.0, 1.0, 1.0, 1.0, size]} for row in run.rows()]
+        run.rows_file.write_text("".join(map(to_line, rows)))
+    table = Table(plan, tmp_path)
+    one = line(table, "vit bp", lambda row: row["hidden_norms"][-1], log=True)
+    assert one is not None and one["n"] == [2, 2] and one["high"][0] <= 1e300
+    assert any("expected a list of numbers" in remark for remark in table.remarks)
+
+
+def test_the_last_value_of_a_run_that_diverged_is_no_final_value(tmp_path: Path) -> None:
+    plan = Plan(epochs=2, seeds=(1, 2))
+    for seed in plan.seeds:
+        run = fabricate.write(plan.config("vit bp", seed), tmp_path)
+    (run.path / "done.json").rename(run.path / "failed.json")
+    table = Table(plan, tmp_path)
+    bar = final(table, "vit bp", of("acc_eval"))
+    assert bar is not None and bar["n"] == 1 and any("did not reach its end" in remark for remark in table.remarks)
 
 
 def test_a_bar_is_the_mean_over_the_seeds_at_the_epoch_asked_for(tmp_path: Path) -> None:

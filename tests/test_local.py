@@ -72,6 +72,12 @@ def parent(store: Path, configs: list[RunConfig], *, jobs: int, code: str = PARE
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
+def ended(sweep: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a sweep that did not get where it should have said, once it is ended."""
+    os.killpg(sweep.pid, signal.SIGKILL)
+    return sweep.communicate()
+
+
 def workers_of(pid: int) -> list[int]:
     """The worker processes of a parent (not the resource tracker that Python starts beside them)."""
     listed = subprocess.run(["ps", "-wweo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
@@ -226,11 +232,11 @@ def test_a_run_whose_workers_die_again_and_again_is_left(tmp_path: Path, capsys:
 @pytest.mark.slow
 def test_workers_leave_with_a_killed_parent_and_the_same_call_goes_on(tmp_path: Path, alone: Path) -> None:
     first = parent(tmp_path, LONG[:1], jobs=2)
-    assert until(lambda: is_under_way(tmp_path, LONG[0])), first.communicate()
+    assert until(lambda: is_under_way(tmp_path, LONG[0])), ended(first)
     workers = workers_of(first.pid)
     first.kill()
     first.communicate()
-    assert len(workers) == 1 and until(lambda: not any(map(is_alive, workers)), seconds=5)
+    assert len(workers) == 1 and until(lambda: not any(map(is_alive, workers)), seconds=15)
     assert Run(tmp_path / LONG[0].run_id).status == "stopped"
     assert run_all(LONG[:1], tmp_path, data_dir=None, jobs=2).done == names(LONG[:1])
     same_as_alone(LONG[:1], tmp_path, alone)
@@ -238,9 +244,9 @@ def test_workers_leave_with_a_killed_parent_and_the_same_call_goes_on(tmp_path: 
 
 def test_an_interrupt_stops_workers_that_are_starting(tmp_path: Path) -> None:
     sweep = parent(tmp_path, FOUR, jobs=2)
-    assert until(lambda: workers_of(sweep.pid)), sweep.communicate()
+    assert until(lambda: workers_of(sweep.pid)), ended(sweep)
     os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    assert sweep.communicate(timeout=20) == ("", "") and sweep.returncode == 130
+    assert sweep.communicate(timeout=60) == ("", "") and sweep.returncode == 130
     assert not workers_of(sweep.pid)
 
 
@@ -248,10 +254,10 @@ def test_an_interrupt_stops_workers_that_are_starting(tmp_path: Path) -> None:
 def test_an_interrupt_stops_workers_that_are_training(tmp_path: Path) -> None:
     endless = TINY.with_(epochs=100_000)
     sweep = parent(tmp_path, [endless], jobs=2)
-    assert until(lambda: is_under_way(tmp_path, endless)), sweep.communicate()
+    assert until(lambda: is_under_way(tmp_path, endless)), ended(sweep)
     workers = workers_of(sweep.pid)
     os.kill(sweep.pid, signal.SIGTERM)
-    assert sweep.communicate(timeout=20) == ("", "") and sweep.returncode == 130
+    assert sweep.communicate(timeout=60) == ("", "") and sweep.returncode == 130
     assert len(workers) == 1 and not is_alive(workers[0])
     assert Run(tmp_path / endless.run_id).status == "stopped"
 

@@ -41,12 +41,46 @@ def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
     assert "0 runs made; claims: " in said.err
     names = {path.name for path in (tmp_path / "out").iterdir()}
     wanted = {f"{figure}.{form}" for figure in FIGURES for form in (*FORMATS, "json")}
-    assert names == wanted | {"claims.md", "claims.json", "reproduced-all.json"}
+    assert names == wanted | {"claims.md", "claims.json", "made-from.json"}
     claims = json.loads((tmp_path / "out" / "claims.json").read_text())
     assert claims["rehearsal"] is True and len(claims["claims"]) == 17
     assert main(words("all", tmp_path)) == 0 and "nothing to do" in capsys.readouterr().out
     (tmp_path / "out" / "claims.md").unlink()
+    untouched = (tmp_path / "out" / "crossarch.pdf").stat().st_mtime_ns
     assert main(words("all", tmp_path)) == 0 and (tmp_path / "out" / "claims.md").exists()
+    assert (tmp_path / "out" / "crossarch.pdf").stat().st_mtime_ns == untouched
+
+
+def test_a_result_of_another_plan_in_the_same_folder_is_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fabricate.study(Plan("digits", 1, (42,)), tmp_path / "runs", FIGURES["snapshot-vit"].arms)
+    fabricate.study(Plan("digits", 2, (42,)), tmp_path / "runs", FIGURES["snapshot-vit"].arms)
+    for epochs in ("1", "2", "1"):
+        assert main(words("snapshot-vit", tmp_path, "--epochs", epochs)) == 0
+        assert "nothing to do" not in capsys.readouterr().out
+        numbers = json.loads((tmp_path / "out" / "snapshot-vit.json").read_text())
+        assert numbers["plan"]["epochs"] == int(epochs)
+
+
+def test_one_damaged_run_stops_its_figure_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan("digits", 1, (42,))
+    fabricate.study(plan, tmp_path / "runs")
+    (tmp_path / "runs" / plan.config("vit bp", 42).run_id / "rows.jsonl").write_text("nonsense\n")
+    assert main(words("all", tmp_path)) == 2
+    said = capsys.readouterr().err
+    assert "snapshot-vit lacks vit bp, seed 42" in said and "Traceback" not in said
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"snapshot-resmlp.pdf", "penalty-rescue.pdf", "claims.md"} <= names and "snapshot-vit.pdf" not in names
+
+
+def test_what_cannot_work_is_refused_before_anything_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words("snapshot-vit", tmp_path, "--venue", "nips")) == 2
+    (tmp_path / "file").write_text("")
+    assert main([*words("snapshot-vit", tmp_path), "--out", str(tmp_path / "file")]) == 2
+    assert "cannot use" in capsys.readouterr().err and not (tmp_path / "runs").exists()
 
 
 def test_without_jobs_it_draws_what_is_there_and_names_the_rest(
@@ -69,6 +103,8 @@ def test_data_that_is_not_there_is_told_once_a_run_and_the_rest_is_done(
     assert main(["reproduce", "snapshot-vit", *flags, "--data-dir", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "was not made" in said and "Traceback" not in said and "missing: vit dfa, seed 42" in said
+    assert main(["reproduce", "snapshot-vit", *flags, "--data-dir", str(tmp_path)]) == 2
+    assert "nothing to do" not in capsys.readouterr().out
 
 
 def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,10 +117,13 @@ def test_the_rehearsal_of_everything_ends_with_figures_claims_and_every_file_of_
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words("all", tmp_path)) == 0
-    assert f"{len(ARMS)} runs made" in capsys.readouterr().err or len(runs_in(tmp_path / "runs")) <= len(ARMS)
+    plan = Plan("digits", 1, (42,))
+    made = {plan.config(arm).run_id for arm in ARMS}  # with one length for all, some arms share a run
+    assert f"{len(made)} runs made" in capsys.readouterr().err
+    assert {run.name for run in runs_in(tmp_path / "runs")} == made
     assert main(["export", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "x"), "--seeds", "42"]) == 0
-    made = {str(path.relative_to(tmp_path / "x")) for path in (tmp_path / "x").rglob("*.json")}
-    assert made == {
+    files = {str(path.relative_to(tmp_path / "x")) for path in (tmp_path / "x").rglob("*.json")}
+    assert files == {
         "results/snapshot_evolution_v2/snapshot_evolution_s42.json",
         "results/snapshot_no_outln_v1/snapshot_noLN_s42.json",
         "results/snapshot_no_outln_v1/snapshot_fa_canonical_noln_s42.json",

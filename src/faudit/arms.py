@@ -59,6 +59,10 @@ class Plan:
         net = settings.setdefault("net", "resmlp")
         return RunConfig(**{**settings, **SIZES.get(settings["data"], {}).get(net, {})})
 
+    def to_json(self) -> dict[str, Any]:
+        """The plan as results carry it."""
+        return {"data": self.data, "epochs": self.epochs, "seeds": list(self.seeds)}
+
     @property
     def is_full(self) -> bool:
         """Whether this is the study's own recipe and not a rehearsal of it."""

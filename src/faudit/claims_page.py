@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from faudit.arms import Plan
+from faudit.claims import VERDICTS
 
 
 def page(entries: list[dict[str, Any]], plan: Plan, remarks: list[str]) -> str:
@@ -34,9 +35,6 @@ def page(entries: list[dict[str, Any]], plan: Plan, remarks: list[str]) -> str:
     return "\n".join(out)
 
 
-VERDICTS = ("reproduced", "deviates", "not run")
-
-
 def table(entries: list[dict[str, Any]], *, rehearsal: bool = False) -> list[str]:
     """One line a claim."""
     head = ["| # | claim | published | ours | n | tolerance | verdict |", "|---|---|---|---|---|---|---|"]
@@ -49,8 +47,8 @@ def table(entries: list[dict[str, Any]], *, rehearsal: bool = False) -> list[str
                 entry["claim"],
                 entry["published"],
                 "; ".join(written(part) for part in entry["parts"]),
-                ", ".join(dict.fromkeys(str(part["n"]) for part in entry["parts"])),
-                ", ".join(dict.fromkeys(part["tolerance"] for part in entry["parts"])),
+                ", ".join(dict.fromkeys(f"{part['n']}/{part['expected']}" for part in entry["parts"])),
+                ", ".join(dict.fromkeys(allowed(part) for part in entry["parts"])),
                 entry["verdict"] + mark,
             ]
         )
@@ -59,32 +57,48 @@ def table(entries: list[dict[str, Any]], *, rehearsal: bool = False) -> list[str
     ]
 
 
+def allowed(part: dict[str, Any]) -> str:
+    """The tolerance in words."""
+    if part["kind"] == "never":
+        return "never"
+    if part["kind"] == "norm":
+        return f"factor {part['tolerance']:g}"
+    return (
+        f"± {part['tolerance']:g} epochs" if part["kind"] == "epoch" else f"± {part['tolerance']:g}".replace("0.", ".")
+    )
+
+
 def written(part: dict[str, Any]) -> str:
     """A part's number with its interval, and a mark where it is the one that deviates."""
     mark = " **(deviates)**" if part["verdict"] == "deviates" else ""
-    return f"{part['what']} {number(part)}{mark}"
+    lost = f", {part['diverged']} diverged" if part["diverged"] else ""
+    shorter = f" (after {', '.join(map(str, part['shorter']))} epochs)" if part["shorter"] else ""
+    return f"{part['what']} {number(part)}{shorter}{lost}{mark}"
 
 
 def number(part: dict[str, Any]) -> str:
     if part["n"] == 0:
         return "not run"
-    if part["tolerance"] in ("never", "± 2 epochs"):
+    if part["kind"] in ("never", "epoch"):
         fired = [value for value in part["values"] if value is not None]
         never = part["n"] - len(fired)
         if not fired:
             return "never"
         epochs = f"epoch {min(fired):.0f}" if min(fired) == max(fired) else f"epochs {min(fired):.0f}–{max(fired):.0f}"
         return f"{epochs}, never in {never} of {part['n']}" if never else epochs
-    form = size if part["tolerance"] == "factor 3" else signed if part["tolerance"] in ("± .05", "± .03") else share
-    text = form(part["ours"])
-    return text if part["n"] == 1 else f"{text} [{form(part['low'])}, {form(part['high'])}]"
+    form = {"norm": size, "cosine": signed, "accuracy": share}[part["kind"]]
+    if part["n"] == 1 or part["low"] is None:
+        return form(part["ours"])
+    return f"{form(part['ours'])} [{form(part['low'])}, {form(part['high'])}]"
 
 
 def share(value: float) -> str:
+    """Three digits of a share, as papers write it."""
     return f"{value:.3f}".replace("0.", ".", 1)
 
 
 def signed(value: float) -> str:
+    """The same with its sign."""
     return f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−")
 
 

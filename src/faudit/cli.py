@@ -7,7 +7,6 @@ explains, 130 interrupted. torch is imported by the verbs that compute and by no
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -128,7 +127,7 @@ def parser() -> Parser:
     )
     again.add_argument("--data-dir", type=Path, metavar="DIR", help="where the dataset's files are")
     again.add_argument(
-        "--jobs", type=count, default=os.cpu_count() or 1, metavar="N",
+        "--jobs", type=count, default=None, metavar="N",
         help="runs side by side (default: one per core); 0 makes none and draws what is there",
     )  # fmt: skip
     add_plan(again)

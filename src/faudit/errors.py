@@ -23,5 +23,9 @@ class StoreError(FauditError):
     """A run directory that cannot be read, written or locked."""
 
 
+class LockedError(StoreError):
+    """A run that another process is training."""
+
+
 class CheckpointError(StoreError):
     """A checkpoint that cannot be read back whole."""

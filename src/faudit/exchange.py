@@ -119,7 +119,7 @@ def composed(keys: list[str], logs: Mapping[str, Log]) -> dict[str, Any]:
 def strict(value: Any, level: int = 0, *, where: str) -> Any:
     """A document as strict JSON holds it: a number that overflowed becomes null."""
     if level > LEVELS:
-        raise Part(level, where).wrong(f"at most {LEVELS} levels of nesting")
+        raise Field(level, where).wrong(f"at most {LEVELS} levels of nesting")
     if isinstance(value, dict):
         return {name: strict(inner, level + 1, where=where) for name, inner in value.items()}
     if isinstance(value, list):
@@ -191,22 +191,22 @@ def write(run: Run, config: RunConfig, rows: list[Row], *, origin: Mapping[str, 
         return run.finish({"epochs": last["epoch"], **scores, **sizes, **grown, "seconds": 0.0, "weights_sha256": None})
 
 
-def contents(path: Path) -> tuple[bytes, Part]:
+def contents(path: Path) -> tuple[bytes, Field]:
     """A file's bytes and its document; what cannot be a study's is refused before it is read."""
     try:
         if not path.is_file():
             raise DataError(f"cannot import {path}: expected a file, got none. Name the study's .json files.")
         if (size := path.stat().st_size) > LIMIT:
-            raise Part(size, str(path)).wrong(f"at most {LIMIT} bytes (16 MB)")
+            raise Field(size, str(path)).wrong(f"at most {LIMIT} bytes (16 MB)")
         data = path.read_bytes()
-        return data, Part(json.loads(data.decode("utf-8")), str(path))
+        return data, Field(json.loads(data.decode("utf-8")), str(path))
     except OSError as error:
         raise DataError(f"cannot import {path}: {error.strerror}. Give yourself permission, or leave it out.") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: {error}. {ADVICE}") from None
 
 
-def config_of(document: Part, key: str, *, path: Path) -> RunConfig:
+def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
     """Which run a log is of: as our own files say, or else by what the file holds and then by its name."""
     settings, log = document.at("config", {}), document.at(key).parts()
     epochs = [entry.at("epoch").whole() for entry in log]
@@ -238,7 +238,7 @@ def config_of(document: Part, key: str, *, path: Path) -> RunConfig:
         raise DataError(f"{path}, {key}: {'; '.join(str(error).splitlines())}. {ADVICE}") from None
 
 
-def told(settings: Part, name: str, pattern: str, *, path: Path) -> Any:
+def told(settings: Field, name: str, pattern: str, *, path: Path) -> Any:
     """A setting as the file's config has it, or else as the file's name does."""
     value, named = settings.at(name, None).value, re.search(pattern, path.stem)
     if value is None and named is None:
@@ -246,7 +246,7 @@ def told(settings: Part, name: str, pattern: str, *, path: Path) -> Any:
     return named[1] if value is None and named else value
 
 
-def to_row(entry: Part, config: RunConfig, *, key: str, n: int) -> Row:
+def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
     """One entry in our words and units; a tap that the file does not have is null."""
     taps: list[list[float | None]] = [[None] * (config.depth + 1) for _ in range(3)]
     if key == PENALTY:
@@ -267,7 +267,7 @@ def to_row(entry: Part, config: RunConfig, *, key: str, n: int) -> Row:
 
 
 @dataclass(frozen=True)
-class Part:
+class Field:
     """A part of a document and its place there, so that whatever is wrong with it is said with where it is."""
 
     value: Any
@@ -276,16 +276,16 @@ class Part:
     def wrong(self, wanted: str) -> DataError:
         return DataError(f"{self.place}: expected {wanted}, got {reprlib.repr(self.value)}. {ADVICE}")
 
-    def at(self, name: str, default: Any = ...) -> Part:
+    def at(self, name: str, default: Any = ...) -> Field:
         """What an object has under a name; without a default, it must have it."""
         if not isinstance(self.value, dict) or (default is ... and name not in self.value):
             raise self.wrong(f"an object with {name!r}")
-        return Part(self.value.get(name, default), f"{self.place}, {name}")
+        return Field(self.value.get(name, default), f"{self.place}, {name}")
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[Field]:
         if not isinstance(self.value, list) or not 1 <= len(self.value) <= MANY:
             raise self.wrong(f"a list of 1 to {MANY}")
-        return [Part(value, f"{self.place}[{i}]") for i, value in enumerate(self.value)]
+        return [Field(value, f"{self.place}[{i}]") for i, value in enumerate(self.value)]
 
     def number(self, *, low: float = 0.0, high: float = math.inf) -> float:
         """A number in a range; null is one that overflowed."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faudit import __version__
 from faudit.arms import ARMS, Plan
@@ -24,7 +24,11 @@ from faudit.registry import unknown
 from faudit.store import Run, write_json, write_whole
 from faudit.sweep.local import run_all
 
+if TYPE_CHECKING:
+    from faudit.figures.style import Style
+
 NAMES = (*FIGURES, "claims", "all")
+MARKS = "made-from.json"
 
 
 @dataclass
@@ -32,13 +36,13 @@ class Result:
     """What a reproduction did, for the command line to say."""
 
     made: int = 0
-    finished: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)
+    drawn: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     verdicts: dict[str, int] = field(default_factory=dict)
-    nothing_to_do: bool = False
 
 
 def arms_of(name: str) -> list[str]:
@@ -55,65 +59,83 @@ def arms_of(name: str) -> list[str]:
 def reproduce(
     name: str, plan: Plan, *, runs: Path, out: Path, data_dir: Path | None, jobs: int, venue: str = "neurips"
 ) -> Result:
-    """Make what is missing and draw; with no jobs, draw what is there."""
-    arms = arms_of(name)
-    configs = list({(c := plan.config(arm, seed)).run_id: c for arm in arms for seed in plan.seeds}.values())
-    result = Result()
+    """Make what is missing and draw; with no jobs, draw what is there. What is up to date is left as it is."""
+    from faudit.figures.style import Style
+
+    arms, style, result = arms_of(name), Style(venue), Result()
+    make_folder(out)
     if jobs:
+        configs = [plan.config(arm, seed) for arm in arms for seed in plan.seeds]
         before = {config.run_id for config in configs if Run(runs / config.run_id).status in ("done", "failed")}
         outcome = run_all(configs, runs, data_dir=data_dir, jobs=jobs)
         result.failed, result.left = outcome.failed, outcome.left
-        result.finished = len(outcome.done) + len(outcome.failed)
-        result.made = result.finished - len(before)
-    figures = [figure for figure in FIGURES if name in (figure, "all")]
-    state = drawn_from(Table(plan, runs, partial=True), arms, venue)
-    mark = out / f"reproduced-{name}.json"
-    result.files = [out / f"{figure}.{form}" for figure in figures for form in (*FORMATS, "json")]
-    if name in ("claims", "all"):
-        result.files += [out / "claims.md", out / "claims.json"]
-    if not result.made and remembered(mark) == state and all(path.exists() for path in result.files):
-        result.nothing_to_do = True
-        return result
-    make_folder(out)
+        result.made = len({*outcome.done, *outcome.failed} - before)
+    marks = remembered(out / MARKS)
     partial = not jobs or bool(result.left)
-    for figure in figures:
-        result.remarks += draw(figure, Table(plan, runs, partial=partial), out, venue)
+    for figure in (figure for figure in FIGURES if name in (figure, "all")):
+        files = [out / f"{figure}.{form}" for form in (*FORMATS, "json")]
+        state = drawn_from(Table(plan, runs, partial=partial), FIGURES[figure].arms, venue)
+        if marks.get(figure) != state or not all(path.exists() for path in files):
+            table = Table(plan, runs, partial=partial)
+            if not attempt(figure, table, style, files[: len(FORMATS)], result):
+                continue
+            marks[figure] = state
+        result.files += files
     if name in ("claims", "all"):
-        entries = judged(table := Table(plan, runs, partial=partial))
-        write_json(out / "claims.json", {"plan": state["plan"], "rehearsal": not plan.is_full, "claims": entries})
-        write_whole(out / "claims.md", page(entries, plan, table.remarks).encode())
-        for entry in entries:
-            result.verdicts[entry["verdict"]] = result.verdicts.get(entry["verdict"], 0) + 1
-    result.files = [path for path in result.files if path.exists()]
-    write_json(mark, state)
+        files = [out / "claims.md", out / "claims.json"]
+        state = drawn_from(Table(plan, runs), arms_of("claims"), venue)
+        if marks.get("claims") != state or not all(path.exists() for path in files):
+            write_claims(Table(plan, runs), out, result)
+            marks["claims"] = state
+        result.files += files
+    if result.drawn:
+        write_json(out / MARKS, marks)
     return result
 
 
-def draw(figure: str, table: Table, out: Path, venue: str) -> list[str]:
-    """One figure in every format; with a partial table, a figure that has no run at all is only told of."""
-    from faudit.figures.style import Style
-
+def attempt(figure: str, table: Table, style: Style, paths: list[Path], result: Result) -> bool:
+    """Draw one figure; whether it was. One that cannot be drawn is told of, and the others still are."""
     try:
-        make(figure, FIGURES[figure](), table, style=Style(venue), paths=[out / f"{figure}.{form}" for form in FORMATS])
+        make(figure, FIGURES[figure](), table, style=style, paths=paths)
     except StoreError as error:
-        if not table.partial:
-            raise
-        return [str(error)]
-    return [f"{figure}: {remark}" for remark in table.remarks]
+        for path in (*paths, paths[0].with_suffix(".json")):
+            path.unlink(missing_ok=True)  # of another plan: it must not pass for this one's
+        (result.remarks if table.partial else result.problems).append(str(error))
+        return False
+    result.drawn.append(figure)
+    result.remarks += [f"{figure}: {remark}" for remark in table.remarks]
+    return True
+
+
+def write_claims(table: Table, out: Path, result: Result) -> None:
+    entries = judged(table)
+    head = {"plan": table.plan.to_json(), "rehearsal": not table.plan.is_full}
+    write_json(out / "claims.json", {**head, "claims": entries})
+    write_whole(out / "claims.md", page(entries, table.plan, table.remarks).encode())
+    result.drawn.append("claims")
+    for entry in entries:
+        result.verdicts[entry["verdict"]] = result.verdicts.get(entry["verdict"], 0) + 1
 
 
 def drawn_from(table: Table, arms: Iterable[str], venue: str) -> dict[str, Any]:
-    """What decides how the result looks: version, plan, and each run with its number of rows."""
+    """What decides how a result looks: version, plan, and each run with its number of rows."""
     sizes = {one.run.name: [one.status, len(one.rows)] for arm in arms for one in table.series(arm)}
-    plan = {"data": table.plan.data, "epochs": table.plan.epochs, "seeds": list(table.plan.seeds)}
-    return {"faudit": __version__, "plan": plan, "venue": venue, "runs": dict(sorted(sizes.items()))}
+    return {
+        "faudit": __version__,
+        "plan": table.plan.to_json(),
+        "venue": venue,
+        "runs": dict(sorted(sizes.items())),
+        "remarks": table.remarks,
+    }
 
 
-def remembered(mark: Path) -> Any:
+def remembered(path: Path) -> dict[str, Any]:
+    """What the results in a folder were made from; nothing where that is absent or cut: then they are made again."""
     try:
-        return json.loads(mark.read_bytes())
-    except (OSError, ValueError):  # absent or cut: then it is drawn again
-        return None
+        marks = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return marks if isinstance(marks, dict) else {}
 
 
 def make_folder(out: Path) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 import filelock
 
 from faudit.config import RunConfig
-from faudit.errors import ConfigError, StoreError
+from faudit.errors import ConfigError, LockedError, StoreError
 from faudit.rows import Row, from_line, to_line
 
 FORMAT = 1  # of the run directory; a reader refuses a larger one
@@ -84,7 +84,7 @@ class Run:
             with refusals(self.path):
                 lock.acquire()
         except filelock.Timeout:
-            raise StoreError(
+            raise LockedError(
                 f"{self.path} is being trained by another process. Wait for it, or watch it with `faudit show`."
             ) from None
         try:

@@ -19,7 +19,7 @@ def whole_rows(run: Run) -> Iterator[None]:
     """A row without the entries or types that every row has is damage, not a bug."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise StoreError(f"{run.rows_file} is damaged: expected the entries of a row, got {error!r}") from error
 
 

@@ -126,15 +126,13 @@ def run_data(args: argparse.Namespace) -> int:
 
 
 def run_demo(args: argparse.Namespace) -> int:
-    import os
-
     from faudit import demo
     from faudit.store import Run
-    from faudit.sweep.local import run_all
+    from faudit.sweep.local import cores, run_all
     from faudit.tables import overview, runs_table
 
     runs = demo.store(args.out)
-    outcome = run_all(demo.RUNS, runs, data_dir=None, jobs=os.cpu_count() or 1)
+    outcome = run_all(demo.RUNS, runs, data_dir=None, jobs=cores())
     if outcome.left:
         raise StoreError("\n".join(f"{run} was not made: {reason}" for run, reason in outcome.left.items()))
     named = [(demo.title(config), Run(runs / config.run_id)) for config in demo.RUNS]
@@ -168,13 +166,14 @@ def run_bench(args: argparse.Namespace) -> int:
     return 0
 
 
-def plan_of(args: argparse.Namespace, *, data: str = "cifar10") -> Plan:
+def plan_of(args: argparse.Namespace) -> Plan:
     """The plan that the flags describe."""
     if args.epochs == 0:
         raise ConfigError("--epochs: expected at least 1, got 0")
-    if (args.data or data) not in DATASETS:
-        raise ConfigError(unknown("dataset", args.data, list(DATASETS)))
-    return Plan(args.data or data, args.epochs, tuple(dict.fromkeys(args.seeds)))
+    data = args.data or Plan().data
+    if data not in DATASETS:
+        raise ConfigError(unknown("dataset", data, list(DATASETS)))
+    return Plan(data, args.epochs, tuple(dict.fromkeys(args.seeds)))
 
 
 def run_figure(args: argparse.Namespace) -> int:
@@ -192,28 +191,34 @@ def run_figure(args: argparse.Namespace) -> int:
 
 def run_reproduce(args: argparse.Namespace) -> int:
     from faudit.reproduce import reproduce
+    from faudit.sweep.local import cores
 
+    jobs = cores() if args.jobs is None else args.jobs
     result = reproduce(
-        args.name, plan_of(args), runs=args.runs, out=args.out, data_dir=args.data_dir, jobs=args.jobs, venue=args.venue
+        args.name, plan_of(args), runs=args.runs, out=args.out, data_dir=args.data_dir, jobs=jobs, venue=args.venue
     )
-    if result.nothing_to_do:
+    remark([*(f"{run}: {reason}" for run, reason in result.failed.items()), *result.remarks])
+    problems = [*(f"{run} was not made: {reason}" for run, reason in result.left.items()), *result.problems]
+    for problem in problems:
+        print(f"faudit: {problem}", file=sys.stderr)
+    if not (problems or result.made or result.drawn):
         print(f"nothing to do: every run is finished and {args.out} holds what they give")
         return 0
-    remark([*(f"{run}: {reason}" for run, reason in result.failed.items()), *result.remarks])
     for path in result.files:
         print(path)
     told = ", ".join(f"{count} {verdict}" for verdict, count in result.verdicts.items())
     print(f"{result.made} runs made" + (f"; claims: {told}" if told else ""), file=sys.stderr)
-    for run, reason in result.left.items():
-        print(f"faudit: {run} was not made: {reason}", file=sys.stderr)
-    return 2 if result.left else 0
+    return 2 if problems else 0
 
 
 def run_export(args: argparse.Namespace) -> int:
     from faudit.exchange import export
     from faudit.figures.table import Table
 
-    table = Table(plan_of(args, data=data_of(args.runs)), args.runs)
+    if args.data is None or args.epochs is None:
+        found = recipe_of(args.runs)
+        args.data, args.epochs = args.data or found[0], args.epochs or found[1]
+    table = Table(plan_of(args), args.runs)
     paths = export(table, args.out)
     remark(table.remarks)
     for path in paths:
@@ -223,18 +228,19 @@ def run_export(args: argparse.Namespace) -> int:
     return 0
 
 
-def data_of(runs: Path) -> str:
-    """The dataset of the study's runs in a store: the one that is there, or CIFAR-10 where it is one of several."""
+def recipe_of(runs: Path) -> tuple[str, int | None]:
+    """The dataset and the number of epochs of the runs in a store: those that all share, or else the study's."""
     from faudit.store import runs_in
 
-    found = set()
+    configs = []
     for run in runs_in(runs):
         try:
-            found.add(run.config().data)
+            configs.append(run.config())
         except StoreError:  # told of when the table is read
             continue
-    found.discard("teacher")
-    return "cifar10" if len(found) != 1 else found.pop()
+    data = {config.data for config in configs} - {"teacher"}
+    epochs = {config.epochs for config in configs}
+    return data.pop() if len(data) == 1 else Plan().data, epochs.pop() if len(epochs) == 1 else None
 
 
 def run_import(args: argparse.Namespace) -> int:

@@ -59,12 +59,13 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
         raise StoreError(f"{name}: none of its runs is in {table.runs}. Make them with {remedy(name, table)}.")
     for arm, seeds in by_arm(missing).items():
         table.remark(f"missing: {arm}, seed {', '.join(seeds)}")
-    plan = {"data": table.plan.data, "epochs": table.plan.epochs, "seeds": list(table.plan.seeds)}
-    numbers = {"figure": name, "plan": plan, **figure.numbers(table), "remarks": list(table.remarks)}
+    numbers = {"figure": name, "plan": table.plan.to_json(), **figure.numbers(table), "remarks": list(table.remarks)}
     picture = style.drawn(figure, numbers)
-    for path in paths:
-        write_whole(path, style.rendered(picture, suffix(path)))
-        write_whole(path.with_suffix(".json"), (json.dumps(numbers, indent=1, allow_nan=False) + "\n").encode())
+    rendered = {path: style.rendered(picture, suffix(path)) for path in paths}
+    for path in {path.with_suffix(".json") for path in rendered}:
+        write_whole(path, (json.dumps(numbers, indent=1, allow_nan=False) + "\n").encode())
+    for path, contents in rendered.items():
+        write_whole(path, contents)
     return table.remarks
 
 
@@ -121,6 +122,19 @@ def deep(entry: str) -> Value:
     return value
 
 
+def draw_spread(entry: str) -> Value:
+    """One standard deviation, over fresh draws, of the mean over the blocks l ≥ 1 of an entry with a null.
+
+    The matrices of a draw are independent of one another, so the variance of the mean over k blocks is Σ var_l / k².
+    """
+
+    def value(row: Row) -> float | None:
+        stds = (row.get(f"{entry}_null_std") or [])[1:]
+        return math.sqrt(sum(std**2 for std in stds)) / len(stds) if stds and None not in stds else None
+
+    return value
+
+
 def line(table: Table, arm: str, value: Value, *, log: bool) -> Numbers | None:
     """One quantity of an arm over the epochs: middle, band and n at each epoch; None where the arm has no run."""
     series = table.series(arm)
@@ -155,7 +169,7 @@ def line(table: Table, arm: str, value: Value, *, log: bool) -> Numbers | None:
 
 def spread(values: list[float], *, log: bool = False) -> Numbers:
     """Middle and one standard deviation to either side; no band where there is one value only."""
-    back: Callable[[float], float] = (lambda x: 10.0**x) if log else (lambda x: x)
+    back: Callable[[float], float] = power if log else float
     middle = statistics.fmean(values)
     wide = statistics.stdev(values) if len(values) > 1 else None
     return {
@@ -166,13 +180,20 @@ def spread(values: list[float], *, log: bool = False) -> Numbers:
     }
 
 
+def power(exponent: float) -> float:
+    """10^x, kept inside what a float and an axis can hold: the edge of a band may lie far outside its values."""
+    return float(10.0 ** max(-300.0, min(300.0, exponent)))
+
+
 def final(table: Table, arm: str, value: Value, *, epoch: int | None = None) -> Numbers | None:
     """One quantity of an arm at its end (or at an epoch): middle, band, n and each seed's value; None if not there."""
     by_seed = {}
     for one in table.series(arm):
         rows = one.rows if epoch is None else [row for row in one.rows if row["epoch"] == epoch]
         number = value(rows[-1]) if rows else None
-        if number is not None and math.isfinite(number):
+        if one.status != "done" and epoch is None:
+            table.remark(f"{arm}: seed {one.seed} did not reach its end, so its last value is left out")
+        elif number is not None and math.isfinite(number):
             by_seed[one.seed] = number
     if not by_seed:
         return None

@@ -8,12 +8,10 @@ same tap for both, the accuracy's frozen line from frozen runs of the same lengt
 from __future__ import annotations
 
 import math
-import statistics
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from faudit.figures.figure import Figure, Numbers, at, deep, final, line, of, panel
+from faudit.figures.figure import Figure, Numbers, at, deep, draw_spread, final, line, of, panel
 from faudit.figures.table import Table
-from faudit.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,62 +80,69 @@ class PenaltyRescue(Figure):
         ):  # fmt: skip
             ax.set_title(title)
         s.legend(picture, (stream, signals, accuracy), columns=4)
-        what = "bars and lines: mean (norms: geometric) ± 1 s.d.; fresh B: 20 draws"
-        s.footnote(picture, numbers, [one for p in numbers["a"] for one in p["lines"]], what=what)
+        what = "mean (norms: geometric) ± 1 s.d.; fresh B: ± 1 s.d. of 20 draws"
+        bars = [bar for pair in numbers["b"].values() for bar in pair.values() if bar]
+        bars += [bar for pair in numbers["c"].values() for bar in pair if bar]
+        s.footnote(picture, numbers, [one for p in numbers["a"] for one in p["lines"]], what=what, bars=bars)
         return picture
 
 
 def null(table: Table, arm: str, symbol: str) -> Numbers | None:
-    """Deep Γ or ρ under fresh feedback: mean over the seeds, and the spread of one draw.
-
-    A draw's matrices are independent of one another, so the variance of the mean over k blocks is Σ var_l / k².
-    """
-    middles, spreads = [], []
-    for series in table.series(arm):
-        row: Row = series.rows[-1]
-        mean, std = deep(f"{symbol}_null_mean")(row), (row.get(f"{symbol}_null_std") or [])[1:]
-        if mean is not None and std and None not in std:
-            middles.append(mean)
-            spreads.append(math.sqrt(sum(value**2 for value in std)) / len(std))
-    if not middles:
+    """Deep Γ or ρ under fresh feedback: mean over the seeds, and the spread of one draw."""
+    middle = final(table, arm, deep(f"{symbol}_null_mean"))
+    wide = final(table, arm, draw_spread(symbol))
+    if middle is None or wide is None:
         return None
-    middle, wide = statistics.fmean(middles), statistics.fmean(spreads)
-    return {"arm": arm, "middle": middle, "low": middle - wide, "high": middle + wide, "n": len(middles)}
+    edges = {"low": middle["middle"] - wide["middle"], "high": middle["middle"] + wide["middle"]}
+    return {**middle, **edges}
 
 
 def draw_signals(ax: Axes, bars: dict[str, dict[str, Any]]) -> None:
     """Pairs of bars, Γ plain and ρ hatched."""
-    looks = {"gamma": ("Γ (cosine)", "#5e3c99", ""), "rho": ("ρ (perturbation)", "#b2abd2", "////")}
+    looks = {"gamma": ("Γ", "#5e3c99", ""), "rho": ("ρ (float64, step relative to ‖h‖)", "#b2abd2", "////")}
     for k, (symbol, (name, colour, hatch)) in enumerate(looks.items()):
         there = [(place, bar[symbol]) for place, bar in enumerate(bars.values()) if bar[symbol]]
         where = [place + (k - 0.5) * 0.38 for place, _ in there]
-        draw_bars(ax, where, [bar for _, bar in there], width=0.36, name=name, colour=colour, hatch=hatch)
+        draw_bars(
+            ax, where, [bar for _, bar in there], width=0.36, name=name, colour=[colour] * len(there), hatch=hatch
+        )
+        for x, (_, bar) in zip(
+            where, there, strict=True
+        ):  # the ceiling dwarfs what is to be compared: say it in figures
+            top = max(bar["middle"], bar["high"] or 0.0, 0.0)
+            ax.text(x, top + 0.02, f"{bar['middle']:+.2f}", ha="center", va="bottom", fontsize=5.5, rotation=90)
     ax.axhline(0.0, color="#000000", linewidth=0.6)
     ax.set_xticks(range(len(bars)), [TICKS[name] for name in bars])
     ax.grid(axis="x", visible=False)
-    ax.set_ylim(top=1.12)
+    ax.set_xlim(-0.6, len(bars) - 0.4)
+    ax.set_ylim(top=1.25)
 
 
 def draw_accuracy(ax: Axes, numbers: Numbers) -> None:
-    """BP and DFA, each without and with the penalty, against frozen blocks."""
-    for k, (name, colour, hatch) in enumerate((("no penalty", "#d9d9d9", ""), ("λ = 0.01", "#737373", "\\\\\\\\"))):
+    """BP and DFA in their colours, plain without and hatched with the penalty, against frozen blocks."""
+    from faudit.figures.style import RULE_LOOKS, level
+
+    colours = [RULE_LOOKS[rule.lower()][1] for rule in numbers["c"]]
+    for k, (name, hatch) in enumerate((("accuracy, no penalty", ""), ("accuracy, λ = 0.01", "\\\\\\\\"))):
         there = [(place, pair[k]) for place, pair in enumerate(numbers["c"].values()) if pair[k]]
         where = [place + (k - 0.5) * 0.4 for place, _ in there]
-        draw_bars(ax, where, [bar for _, bar in there], width=0.38, name=name, colour=colour, hatch=hatch)
+        inside = [colours[place] for place, _ in there]
+        draw_bars(ax, where, [bar for _, bar in there], width=0.38, name=name, colour=inside, hatch=hatch)
     if frozen := numbers["frozen"]:
-        ax.axhline(frozen["middle"], color="#000000", linestyle=":", linewidth=1.0, label="frozen blocks")
+        level(ax, frozen["middle"], "frozen blocks", band=frozen)
     ax.set_xticks(range(len(numbers["c"])), list(numbers["c"]))
+    ax.set_xlim(-0.6, len(numbers["c"]) - 0.4)
     ax.grid(axis="x", visible=False)
     ax.set_ylim(0.0, None)
 
 
 def draw_bars(
-    ax: Axes, where: list[float], bars: list[Numbers], *, width: float, name: str, colour: str, hatch: str
+    ax: Axes, where: list[float], bars: list[Numbers], *, width: float, name: str, colour: list[str], hatch: str
 ) -> None:
     """Bars with their values' spread, if there is one."""
     heights = [bar["middle"] for bar in bars]
-    errors = [bar["high"] - bar["middle"] if bar["high"] is not None else 0.0 for bar in bars]
+    errors = [bar["high"] - bar["middle"] if bar["high"] is not None else math.nan for bar in bars]
     ax.bar(
         where, heights, width, yerr=errors, label=name, color=colour, hatch=hatch, edgecolor="#000000", linewidth=0.5,
-        error_kw={"elinewidth": 0.8, "capsize": 1.8},
+        alpha=0.85, error_kw={"elinewidth": 0.8, "capsize": 1.8},
     )  # fmt: skip

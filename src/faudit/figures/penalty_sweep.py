@@ -49,11 +49,11 @@ class PenaltySweep(Figure):
             draw_panel(ax, one, title=False, label=False)
             ax.set_title(title)
             ax.set_xlabel("epoch")
-        level(axes[0][1], numbers["floor"], "the study's floor", colour="#000000")
+        level(axes[0][1], numbers["floor"], "the study's floor")
         decades(axes[0][1], [numbers["floor"], *values_of(numbers["panels"][1]["lines"])])
         if frozen := numbers["frozen"]:
-            level(axes[0][2], frozen["middle"], "frozen blocks", dash=(0, (4, 2)))
-            level(axes[0][2], frozen["middle"] + numbers["margin"], "frozen + 2 pp", dash=(0, (1, 2)))
+            level(axes[0][2], frozen["middle"], "frozen blocks", dash=(0, (4, 2)), band=frozen)
+            level(axes[0][2], frozen["middle"] + numbers["margin"], "frozen + 2 pp", dash=(0, (6, 1, 1, 1)))
         legend(picture, axes[0], columns=4)
         footnote(picture, numbers, [one for p in numbers["panels"] for one in p["lines"]], what=BAND_LINEAR)
         return picture

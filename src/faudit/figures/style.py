@@ -19,6 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import FixedLocator, LogFormatterMathtext, MaxNLocator, NullFormatter, NullLocator
 
+from faudit.arms import Plan
 from faudit.errors import ConfigError
 from faudit.figures.figure import Figure
 from faudit.registry import unknown
@@ -34,7 +35,7 @@ RULE_LOOKS: dict[str, tuple[str, str, Any, str]] = {
     "frozen-bp": ("frozen blocks (embed by BP)", "#878787", ":", "v"),
 }
 PENALTY_LOOKS: dict[float, tuple[str, Any, str]] = {
-    1e-4: ("#fdae61", (0, (1, 1)), "v"),
+    1e-4: ("#bf812d", (0, (1, 1)), "v"),
     1e-3: ("#80b1d3", (0, (5, 1)), "P"),
     1e-2: ("#1b7837", "-", "D"),
     1e-1: ("#40004b", "-.", "X"),
@@ -120,12 +121,18 @@ def look(line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def draw_panel(ax: Axes, panel: dict[str, Any], *, title: bool = True, label: bool = True) -> None:
     """Every line of a panel with its band; markers at a few epochs only, so that the dash stays visible."""
+    if not panel["lines"]:
+        ax.set_axis_off()
+        ax.text(0.5, 0.5, "no runs", ha="center", va="center", transform=ax.transAxes, color="#878787")
+        return
     for place, line in enumerate(panel["lines"]):
         name, how = look(line)
         epochs = line["epochs"]
         every = max(1, len(epochs) // 6)
         start = (place * every) // max(1, len(panel["lines"]))  # markers of two lines do not sit on one another
-        ax.plot(epochs, line["middle"], label=name, markevery=(min(start, len(epochs) - 1), every), **how)
+        ax.plot(
+            epochs, line["middle"], label=name, markevery=(min(start, len(epochs) - 1), every), clip_on=False, **how
+        )
         banded = [k for k in range(len(epochs)) if line["low"][k] is not None]
         if banded:
             low, high = ([line[edge][k] for k in banded] for edge in ("low", "high"))
@@ -147,8 +154,7 @@ def values_of(lines: Iterable[dict[str, Any]]) -> list[float]:
 
 def decades(ax: Axes, values: Sequence[float]) -> None:
     """A logarithmic axis over whole decades, at most five of them labelled."""
-    if not values:
-        ax.set_yscale("log")
+    if not values or not ax.axison:
         return
     ax.set_autoscaley_on(False)  # the limits are ours: those of a single level would be one point
     ax.set_yscale("log")
@@ -162,9 +168,13 @@ def decades(ax: Axes, values: Sequence[float]) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def level(ax: Axes, value: float, name: str, *, dash: Any = ":", colour: str = "#4d4d4d") -> None:
-    """A horizontal line that the legend names."""
-    ax.axhline(value, color=colour, linestyle=dash, linewidth=0.9, label=name)
+def level(ax: Axes, value: float, name: str, *, dash: Any = ":", band: dict[str, Any] | None = None) -> None:
+    """A horizontal line that the legend names, with the spread of what it is the mean of."""
+    if not ax.axison:  # a panel without runs
+        return
+    ax.axhline(value, color="#4d4d4d", linestyle=dash, linewidth=0.9, label=name)
+    if band and band["low"] is not None:
+        ax.axhspan(band["low"], band["high"], color="#4d4d4d", alpha=0.12, linewidth=0)
 
 
 def legend(picture: Picture, axes: Iterable[Axes], *, columns: int) -> None:
@@ -178,11 +188,18 @@ def legend(picture: Picture, axes: Iterable[Axes], *, columns: int) -> None:
         picture.legend(handles, list(entries), loc="outside upper center", ncols=count)
 
 
-def footnote(picture: Picture, numbers: dict[str, Any], lines: Sequence[dict[str, Any]], *, what: str) -> None:
+def footnote(
+    picture: Picture,
+    numbers: dict[str, Any],
+    lines: Sequence[dict[str, Any]],
+    *,
+    what: str,
+    bars: Sequence[dict[str, Any]] = (),
+) -> None:
     """Data, epochs, n and what the band is, under the axes, in as many lines as the width asks for."""
     if not lines:
         return
-    counts = sorted({count for line in lines for count in line["n"]})
+    counts = sorted({count for line in lines for count in line["n"]} | {bar["n"] for bar in bars})
     longest = sorted({line["epochs"][-1] for line in lines})
     n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]}–{counts[-1]}"
     epochs = f"{longest[0]}" if len(longest) == 1 else f"{longest[0]}–{longest[-1]}"
@@ -190,8 +207,9 @@ def footnote(picture: Picture, numbers: dict[str, Any], lines: Sequence[dict[str
     if any(line["arm"].startswith("student") for line in lines):
         data += " (StudentNet: teacher–student)"
     seeds, band = ("seeds", f"; {what}") if counts[-1] > 1 else ("seed", "")
-    text = f"{data}, {epochs} epochs, {n} {seeds}{band}. Gradients: per-sample loss."
-    picture.supxlabel(textwrap.fill(text, int(21 * picture.get_figwidth())), fontsize=6)
+    rehearsal = "" if Plan(numbers["plan"]["data"], numbers["plan"]["epochs"]).is_full else "Not the study's recipe: "
+    text = f"{rehearsal}{data}, {epochs} epochs, {n} {seeds}{band}. Gradients: per-sample loss."
+    picture.supxlabel(textwrap.fill(text, int(22 * picture.get_figwidth())), fontsize=6)
 
 
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}

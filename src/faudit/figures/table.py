@@ -1,8 +1,8 @@
 """Runs → a tidy table: for each arm of the study, the rows of each seed.  (no torch)
 
-A run belongs to an arm when everything that decides what was trained is the same. Where the plan leaves the number of
-epochs open, an arm takes the runs that are as long as the study's, or else the longest that are shorter: then the
-figure says so. An imported log counts whatever its length: nobody can make it longer.
+A run belongs to an arm when everything that decides what was trained is the same. Its length must be the plan's; where
+the plan leaves it open, the costly arms without a claim on their end take the longest runs there are, and say so. An
+imported log stands in for a seed that has no run of one's own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ from faudit.errors import StoreError
 from faudit.rows import Row
 from faudit.store import Run, runs_in
 
+SHORTENED = ("vit", "noln")  # arms that shorter runs may stand for
+TWINS = ("matched bp", "matched dfa", "matched frozen-dfa")  # arms that differ from a main one by their length alone
+PER_TAP = ("hidden_norms", "grad_norms", "gamma", "rho", "rho_study", "gamma_null_mean", "gamma_null_std")
+PLAIN = ("acc_eval", "test_acc")
+
 
 @dataclass(frozen=True)
 class Series:
@@ -32,11 +37,15 @@ class Series:
 
     @cached_property
     def rows(self) -> list[Row]:
-        return self.run.rows()
+        return checked(self.run.rows(), self.run)
 
     @cached_property
     def status(self) -> str:
         return self.run.status
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("done", "failed")
 
     @property
     def imported(self) -> bool:
@@ -71,31 +80,42 @@ class Table:
     def series(self, arm: str) -> list[Series]:
         """The runs of an arm, one a seed, in the plan's order of seeds."""
         wanted = self.plan.config(arm)
-        there = [
-            series
-            for series in self._known.get(identity(wanted), [])
-            if series.seed in self.plan.seeds and (series.imported or self._fits(series.config.epochs, wanted.epochs))
-        ]
-        by_length: dict[int, dict[int, Series]] = {}
-        for series in sorted(there, key=lambda series: self._worth(series, wanted)):  # the best of a seed comes last
-            if self._ended(series) or self.partial:
-                length = wanted.epochs if series.imported else series.config.epochs
-                by_length.setdefault(length, {})[series.seed] = series
-        if not by_length:
-            return []
-        chosen = by_length[max(by_length)]
-        self._tell_lengths(arm, wanted, chosen, others=[seeds for seeds in by_length.values() if seeds is not chosen])
-        return [chosen[seed] for seed in self.plan.seeds if seed in chosen and self._readable(chosen[seed])]
+        there = [series for series in self._known.get(identity(wanted), []) if series.seed in self.plan.seeds]
+        own = [series for series in there if not series.imported and self._fits(arm, series.config.epochs)]
+        whole = [series for series in own if series.ended]
+        length = max((series.config.epochs for series in whole or (own if self.partial else [])), default=wanted.epochs)
+        # The later entry of a seed stays: an imported log, then a part of a run, then a whole one, the probed one last.
+        ranked = [series for series in there if series.imported and self._lasts(arm, series.config.epochs)]
+        ranked += [series for series in own if self.partial and not series.ended and series.config.epochs == length]
+        of_length = [series for series in whole if series.config.epochs == length]
+        ranked += sorted(of_length, key=lambda series: set(wanted.probe_epochs) <= set(series.config.probe_epochs))
+        chosen = {series.seed: series for series in ranked if self._readable(series)}
+        self._tell(arm, chosen, shorter={series.seed for series in whole} - set(chosen))
+        return [chosen[seed] for seed in self.plan.seeds if seed in chosen]
 
-    def _tell_lengths(
-        self, arm: str, wanted: RunConfig, chosen: dict[int, Series], *, others: list[dict[int, Series]]
-    ) -> None:
-        lengths = sorted({series.config.epochs for series in chosen.values()})
-        if lengths != [wanted.epochs]:
-            self.remark(f"{arm}: {'–'.join(map(str, lengths))} epochs, the study has {wanted.epochs}")
-        if shorter := sorted({seed for seeds in others for seed in seeds} - set(chosen)):
-            left_out = ", ".join(map(str, shorter))
-            self.remark(f"{arm}: seed {left_out} left out, its run is shorter than the others")
+    def _fits(self, arm: str, epochs: int) -> bool:
+        """Whether a run of so many epochs stands for the arm; a shorter one only where the study leaves room for it."""
+        wanted = self.plan.config(arm).epochs
+        return epochs == wanted or (self.plan.epochs is None and epochs < wanted and arm.split()[0] in SHORTENED)
+
+    def _lasts(self, arm: str, epochs: int) -> bool:
+        """Whether an imported log stands for the arm: of any length, but a main run's is no matched run's."""
+        return arm not in TWINS or epochs <= self.plan.config(arm).epochs
+
+    def _tell(self, arm: str, chosen: dict[int, Series], *, shorter: set[int]) -> None:
+        wanted = self.plan.config(arm).epochs
+        lengths = sorted({series.config.epochs for series in chosen.values()} - {wanted})
+        if lengths:
+            self.remark(f"{arm}: {', '.join(map(str, lengths))} epochs, the study has {wanted}")
+        if shorter:
+            seeds = ", ".join(map(str, sorted(shorter)))
+            self.remark(f"{arm}: seed {seeds} left out, its run is shorter than the others")
+        for series in chosen.values():
+            last = series.rows[-1]["epoch"]
+            if series.status == "failed":
+                self.remark(f"{series.run.name} diverged at epoch {last}")
+            elif not series.ended:
+                self.remark(f"{series.run.name} is unfinished: drawn up to epoch {last}")
 
     def missing(self, arms: Iterable[str], *, data_dir: str | None = None) -> dict[str, str]:
         """Every run that the arms lack, with the command that makes it."""
@@ -108,25 +128,32 @@ class Table:
                     lacking[f"{arm}, seed {seed}"] = command(config, runs=str(self.runs), data_dir=data_dir)
         return lacking
 
-    def _fits(self, epochs: int, wanted: int) -> bool:
-        return epochs == wanted or (self.plan.epochs is None and epochs < wanted)
-
-    def _worth(self, series: Series, wanted: RunConfig) -> tuple[bool, bool, bool]:
-        """One's own run before an imported one, one with the probes asked for before one without, a whole one first."""
-        probed = set(wanted.probe_epochs) <= set(series.config.probe_epochs)
-        return not series.imported, probed, self._ended(series)
-
-    def _ended(self, series: Series) -> bool:
-        return series.status in ("done", "failed")
-
     def _readable(self, series: Series) -> bool:
         try:
-            rows = series.rows
+            return bool(series.rows)
         except StoreError as error:
             self.remark(f"left out: {error}")
             return False
-        if series.status == "failed" and rows:
-            self.remark(f"{series.run.name} diverged at epoch {rows[-1]['epoch']}")
-        elif not self._ended(series) and rows:
-            self.remark(f"{series.run.name} is unfinished: drawn up to epoch {rows[-1]['epoch']}")
-        return bool(rows)
+
+
+def checked(rows: list[Row], run: Run) -> list[Row]:
+    """The rows, if every entry that is drawn or judged is a number or a list of numbers."""
+    for row in rows:
+        for name in PER_TAP:
+            values = row.get(name)
+            if values is not None and not (isinstance(values, list) and all(map(is_number, values))):
+                raise StoreError(damage(run, row, name, "a list of numbers", values))
+        for name in PLAIN:
+            if not is_number(row.get(name)):
+                raise StoreError(damage(run, row, name, "a number", row[name]))
+    if rows and not all(isinstance(rows[-1].get(name), list) for name in ("hidden_norms", "grad_norms")):
+        raise StoreError(f"{run.rows_file} is damaged: expected hidden_norms and grad_norms in every row")
+    return rows
+
+
+def is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def damage(run: Run, row: Row, name: str, expected: str, got: object) -> str:
+    return f"{run.rows_file} is damaged: epoch {row['epoch']}, {name}: expected {expected}, got {str(got)[:40]!r}"

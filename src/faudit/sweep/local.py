@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from faudit.config import RunConfig
-from faudit.errors import ConfigError, FauditError
+from faudit.errors import ConfigError, FauditError, LockedError
 from faudit.store import Run
 from faudit.sweep.display import Display, shown, standing
 
@@ -33,7 +33,6 @@ POLL = 0.5  # seconds between two looks at the running runs
 LOOK_AGAIN = 1.0  # seconds between two looks at runs that another process holds
 RETRIES = 2  # further workers that a run gets when its worker dies
 FINAL = ("done", "failed", "left")
-HELD = "is being trained by another process"  # what the store says of a lock that it did not get
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,11 @@ def run_all(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path | None, 
         failed={name: ends[name][1] for name in wanted if ends[name][0] == "failed"},
         left={name: ends[name][1] for name in wanted if ends[name][0] == "left"},
     )
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def drive(
@@ -228,7 +232,7 @@ def attempt(settings: Mapping[str, Any], runs: Path, *, data_dir: Path | None) -
                 pass
             word, text = "ended", ""
         except FauditError as error:
-            word, text = "held" if HELD in str(error) else "refused", "; ".join(str(error).splitlines())
+            word, text = "held" if isinstance(error, LockedError) else "refused", "; ".join(str(error).splitlines())
         except Exception as error:  # noqa: BLE001  # told with its traceback; the other runs are none the worse for it
             word, text = "refused", f"met a bug: {error!r}"
             bug = [f"{config.run_id} met a bug:\n{traceback.format_exc()}"]
