@@ -10,6 +10,7 @@ import pytest
 from faudit.arms import Plan
 from faudit.claims import judged
 from faudit.demo import title
+from faudit.figures import FIGURES
 from faudit.figures.table import Table
 from faudit.rows import growth
 from faudit.store import Run, runs_in
@@ -75,3 +76,13 @@ def test_the_committed_claims_are_what_the_logs_give() -> None:
         for entry in (then, now):
             entry.pop("commands")  # they name the folder they were called with
         assert then == json.loads(json.dumps(now))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_committed_figures_show_what_the_logs_give(name: str) -> None:
+    path = ROOT / "evidence" / "study" / f"{name}.json"
+    if not path.exists():
+        pytest.skip("not drawn yet")
+    committed = json.loads(path.read_text())
+    now = FIGURES[name]().numbers(Table(Plan(), ROOT / "evidence" / "study" / "runs", partial=True))
+    assert {key: committed[key] for key in now} == json.loads(json.dumps(now))

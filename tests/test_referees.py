@@ -1,18 +1,22 @@
-"""Precision, stability and nudging against slower computations, and where each must say that something is wrong."""
+"""The costly probes against slower computations, and where each must say that something is wrong."""
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from faudit.probes.distribution import Distribution
+from faudit.probes.linear import LinearProbe, accuracy
 from faudit.probes.nudging import Nudging
 from faudit.probes.precision import Precision
 from faudit.probes.probe import Reading
 from faudit.probes.stability import Stability
+from faudit.probes.update import Update
 from tests.conftest import Setup
 
 
@@ -119,3 +123,86 @@ def test_nudging_along_the_true_gradient_lowers_the_loss_more_than_a_random_step
 def test_blocks_that_are_taught_nothing_cannot_be_nudged() -> None:
     row = Nudging().measure(reading_of(Setup("frozen-dfa", "resmlp")))
     assert row["nudging"][1:] == [None] * (len(row["nudging"]) - 1) == row["nudging_study"][1:]
+
+
+def test_the_distribution_of_gamma_is_that_of_the_samples_own_cosines() -> None:
+    reading = reading_of(Setup("dfa", "resmlp"))
+    row = Distribution().measure(reading)
+    blocks, means = reading.net.blocks, []
+    for block in range(blocks):
+        g = per_sample_gradients(reading, reading.net.taught_at(block))
+        a = reading.credits[block].numpy()
+        angles = [u @ v / (np.linalg.norm(u) * np.linalg.norm(v)) for u, v in zip(a, g, strict=True)]
+        assert row["gamma_quantiles"][block] == pytest.approx(np.quantile(angles, [0.05, 0.25, 0.5, 0.75, 0.95]))
+        assert row["gamma_chance"][block] == pytest.approx(1.96 / math.sqrt(g.size))
+        means.append(np.mean(angles))
+    ends = [row["gamma_first"], row["gamma_interior"], row["gamma_last"]]
+    assert ends == pytest.approx([means[0], np.mean(means[1:-1]), means[-1]])
+
+
+def test_the_chance_band_holds_for_random_directions() -> None:
+    draw = np.random.default_rng(0)
+    n, d, inside = 50, 20, 0
+    for _ in range(400):
+        a, b = draw.normal(size=(2, n, d))
+        mean = np.mean((a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)))
+        inside += abs(mean) < 1.96 / math.sqrt(n * d)
+    assert 0.92 < inside / 400 < 0.98
+
+
+@pytest.mark.parametrize("rule", ["dfa", "fa", "frozen-dfa"])
+def test_the_update_is_held_against_bps_part_by_part(rule: str) -> None:
+    setup = Setup(rule, "resmlp")
+    row = Update().measure(reading_of(setup))
+    own = setup.grads()
+    true = Setup("bp", "resmlp").grads()
+    parts = ["embed", *(f"blocks.{l}" for l in range(setup.net.blocks)), "readout"]
+    for place, part in enumerate([*parts, ""]):
+        names = [name for name in true if name.startswith(part)]
+        u, v = (
+            np.concatenate([g[name].numpy().ravel() if name in g else np.zeros(true[name].numel()) for name in names])
+            for g in (own, true)
+        )
+        cosine = row["update_cosines"][place] if part else row["update_cosine"]
+        ratio = row["update_ratios"][place] if part else row["update_ratio"]
+        if not u.any():
+            assert cosine is None and ratio is None
+            continue
+        assert cosine == pytest.approx(u @ v / (np.linalg.norm(u) * np.linalg.norm(v)))
+        assert ratio == pytest.approx(np.linalg.norm(u) / np.linalg.norm(v))
+
+
+def test_bps_update_is_its_own(net_name: str) -> None:
+    row = Update().measure(reading_of(Setup("bp", net_name)))
+    assert row["update_cosine"] == pytest.approx(1.0) and row["update_ratio"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("features", [3, 40])
+def test_the_linear_probe_is_ridge_regression_whichever_form_is_smaller(features: int) -> None:
+    draw = np.random.default_rng(features)
+    x, y = 1e8 * (5.0 + draw.normal(size=(31, features))), draw.integers(3, size=31)
+    a, b = x[::2], x[1::2]
+    centre = a.mean(0)
+    scale = np.sqrt(((a - centre) ** 2).mean())
+    a, b = (a - centre) / scale, (b - centre) / scale
+    targets = np.eye(3)[y[::2]]
+    mean = targets.mean(0)
+    weights = np.linalg.solve(a.T @ a + 1e-3 * len(a) * np.eye(features), a.T @ (targets - mean))
+    wanted = np.mean((b @ weights + mean).argmax(1) == y[1::2])
+    assert accuracy(torch.tensor(x), torch.tensor(y), 3) == pytest.approx(wanted)
+
+
+def test_a_label_that_stands_in_the_state_is_read_and_one_that_does_not_is_not() -> None:
+    draw = torch.Generator().manual_seed(0)
+    y = torch.randint(4, (400,), generator=draw)
+    noise = torch.randn(400, 16, generator=draw, dtype=torch.float64)
+    told = accuracy(noise + 8 * F.one_hot(y, 16), y, 4)
+    untold, constant = accuracy(noise, y, 4), accuracy(torch.ones(400, 3, dtype=torch.float64), y, 4)
+    assert told is not None and told > 0.98 and untold is not None and untold < 0.4
+    assert constant is not None and constant < 0.4
+    assert accuracy(noise / 0, y, 4) is None
+
+
+def test_every_tap_has_a_linear_probe(net_name: str) -> None:
+    setup = Setup("dfa", net_name)
+    assert len(LinearProbe().measure(reading_of(setup))["linear_acc"]) == setup.net.blocks + 1

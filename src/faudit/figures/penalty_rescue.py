@@ -99,7 +99,7 @@ def null(table: Table, arm: str, symbol: str) -> Numbers | None:
 
 def draw_signals(ax: Axes, bars: dict[str, dict[str, Any]]) -> None:
     """Pairs of bars, Γ plain and ρ hatched."""
-    looks = {"gamma": ("Γ", "#5e3c99", ""), "rho": ("ρ (float64, step relative to ‖h‖)", "#b2abd2", "////")}
+    looks = {"gamma": ("Γ", "#5e3c99", ""), "rho": ("ρ (float64)", "#b2abd2", "////")}
     for k, (symbol, (name, colour, hatch)) in enumerate(looks.items()):
         there = [(place, bar[symbol]) for place, bar in enumerate(bars.values()) if bar[symbol]]
         where = [place + (k - 0.5) * 0.38 for place, _ in there]
@@ -123,11 +123,14 @@ def draw_accuracy(ax: Axes, numbers: Numbers) -> None:
     from faudit.figures.style import RULE_LOOKS, level
 
     colours = [RULE_LOOKS[rule.lower()][1] for rule in numbers["c"]]
-    for k, (name, hatch) in enumerate((("accuracy, no penalty", ""), ("accuracy, λ = 0.01", "\\\\\\\\"))):
+    for k, (name, hatch) in enumerate((("no penalty", ""), ("λ = 0.01", "\\\\\\\\"))):
         there = [(place, pair[k]) for place, pair in enumerate(numbers["c"].values()) if pair[k]]
         where = [place + (k - 0.5) * 0.4 for place, _ in there]
         inside = [colours[place] for place, _ in there]
-        draw_bars(ax, where, [bar for _, bar in there], width=0.38, name=name, colour=inside, hatch=hatch)
+        draw_bars(ax, where, [bar for _, bar in there], width=0.38, name=None, colour=inside, hatch=hatch)
+        ax.bar(
+            [0], [0], 0, color="#ffffff", edgecolor="#000000", linewidth=0.5, hatch=hatch, label=name
+        )  # no one's colour
     if frozen := numbers["frozen"]:
         level(ax, frozen["middle"], "frozen blocks", band=frozen)
     ax.set_xticks(range(len(numbers["c"])), list(numbers["c"]))
@@ -137,12 +140,12 @@ def draw_accuracy(ax: Axes, numbers: Numbers) -> None:
 
 
 def draw_bars(
-    ax: Axes, where: list[float], bars: list[Numbers], *, width: float, name: str, colour: list[str], hatch: str
+    ax: Axes, where: list[float], bars: list[Numbers], *, width: float, name: str | None, colour: list[str], hatch: str
 ) -> None:
     """Bars with their values' spread, if there is one."""
     heights = [bar["middle"] for bar in bars]
     errors = [bar["high"] - bar["middle"] if bar["high"] is not None else math.nan for bar in bars]
     ax.bar(
-        where, heights, width, yerr=errors, label=name, color=colour, hatch=hatch, edgecolor="#000000", linewidth=0.5,
-        alpha=0.85, error_kw={"elinewidth": 0.8, "capsize": 1.8},
+        where, heights, width, yerr=errors, label=name or "_", color=colour, hatch=hatch, alpha=0.85,
+        edgecolor="#000000", linewidth=0.5, error_kw={"elinewidth": 0.8, "capsize": 1.8},
     )  # fmt: skip

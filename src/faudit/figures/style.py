@@ -209,7 +209,7 @@ def footnote(
     seeds, band = ("seeds", f"; {what}") if counts[-1] > 1 else ("seed", "")
     rehearsal = "" if Plan(numbers["plan"]["data"], numbers["plan"]["epochs"]).is_full else "Not the study's recipe: "
     text = f"{rehearsal}{data}, {epochs} epochs, {n} {seeds}{band}. Gradients: per-sample loss."
-    picture.supxlabel(textwrap.fill(text, int(22 * picture.get_figwidth())), fontsize=6)
+    picture.supxlabel(textwrap.fill(text, int(22 * picture.get_figwidth()), break_on_hyphens=False), fontsize=6)
 
 
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}

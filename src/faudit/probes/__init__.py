@@ -20,5 +20,8 @@ PROBES: Registry[type[Probe]] = Registry(
         "precision": "faudit.probes.precision:Precision",
         "stability": "faudit.probes.stability:Stability",
         "nudging": "faudit.probes.nudging:Nudging",
+        "distribution": "faudit.probes.distribution:Distribution",
+        "update": "faudit.probes.update:Update",
+        "linear": "faudit.probes.linear:LinearProbe",
     },
 )

@@ -1,0 +1,53 @@
+"""The whole update against BP's: what the optimizer is given, not only the credit that made it.
+
+The rule's gradients on the evaluation buffer, clipping included, against those of plain cross-entropy by BP at the same
+weights: cosine and ratio of norms, over all parameters and for each part (embed, blocks, readout). A rule may have good
+credit and a useless update (a clip, a penalty), or the other way round.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from faudit.nets.net import part
+from faudit.probes.probe import Probe, Reading
+from faudit.rules.bp import BP
+from faudit.tensors import cosines, norms
+
+
+class Update(Probe):
+    """``update_cosine``, ``update_ratio``; ``update_cosines``, ``update_ratios`` [embed, block 0 …, readout]; null
+    where a part gets no update."""
+
+    tier: ClassVar[str] = "full"
+
+    def measure(self, reading: Reading) -> dict[str, Any]:
+        with torch.enable_grad():
+            params = {name: value.clone().requires_grad_() for name, value in reading.params.items()}
+            own = reading.rule.step(reading.net, params, reading.state, reading.x, reading.y).grads
+            true = BP().step(reading.net, params, {}, reading.x, reading.y).grads
+        parts = list(dict.fromkeys(part(name) for name in params))
+        pairs = [compared(own, true, [name for name in params if part(name) == one]) for one in parts]
+        cosine, ratio = compared(own, true, list(params))
+        return {
+            "update_cosine": cosine,
+            "update_ratio": ratio,
+            "update_cosines": [pair[0] for pair in pairs],
+            "update_ratios": [pair[1] for pair in pairs],
+        }
+
+
+def compared(own: dict[str, Tensor], true: dict[str, Tensor], names: list[str]) -> tuple[float | None, float | None]:
+    """Cosine and ratio of norms of two updates over some parameters; what a rule does not train counts as zero."""
+    mine, bp = (
+        torch.cat(
+            [grads[name].flatten() if name in grads else torch.zeros_like(true[name]).flatten() for name in names]
+        )
+        for grads in (own, true)
+    )
+    cosine = float(cosines(mine[None], bp[None]))
+    size, reference = float(norms(mine[None])), float(norms(bp[None]))
+    return (None if cosine != cosine else cosine), (size / reference if size and reference else None)
