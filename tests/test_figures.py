@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import pypdf
@@ -47,7 +48,9 @@ def numbers_of(name: str, runs: Path) -> Numbers:
     return numbers
 
 
+@cache
 def drawn(name: str, runs: Path, venue: str = "neurips") -> Picture:
+    """A figure to look at; drawn once for all tests that do."""
     return Style(venue).drawn(FIGURES[name](), numbers_of(name, runs))
 
 

@@ -15,12 +15,21 @@ SOURCE = ROOT / "src" / "faudit"
 LAYERS: list[list[str]] = [
     ["errors"],
     ["registry"],
-    ["nets/__init__", "rules/__init__", "data/__init__", "probes/__init__", "figures/__init__", "sweep/__init__"],
+    [
+        "nets/__init__",
+        "rules/__init__",
+        "data/__init__",
+        "probes/__init__",
+        "figures/__init__",
+        "sweep/__init__",
+        "audit/__init__",
+    ],
     ["config", "rng", "tensors", "rows", "environment"],
     ["nets/"],
     ["data/", "store", "arms"],
     ["rules/", "checkpoint", "tables"],
     ["probes/", "progress", "job"],
+    ["audit/"],
     ["train"],
     ["sweep/", "figures/"],
     ["claims", "exchange", "bench", "demo"],
@@ -31,9 +40,9 @@ LAYERS: list[list[str]] = [
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
-    "errors", "registry", "config", "rows", "environment", "store", "arms", "tables", "progress", "sweep/local",
-    "sweep/display", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims", "claims_page",
-    "exchange", "reproduce", "demo", "verbs", "cli",
+    "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
+    "sweep/local", "sweep/display", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims",
+    "claims_page", "exchange", "reproduce", "demo", "verbs", "cli",
 ]  # fmt: skip
 LONGEST = 300
 

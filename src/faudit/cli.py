@@ -110,6 +110,14 @@ def parser() -> Parser:
     demo = verb("demo", verbs.run_demo, "BP, FA, DFA, DFA + penalty and both frozen baselines on the embedded digits")
     demo.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="where the runs go (default: demo)")
 
+    audit = verb("audit", verbs.run_audit, "a verdict on runs: 0 trustworthy, 1 needs walk-back, 3 inconclusive")
+    audit.add_argument("names", nargs="+", metavar="RUN", help="a run's directory, or its name in the store")
+    add_store(audit)
+    audit.add_argument("--protocol", default="faudit-1", help="faudit-1 or study (default: faudit-1)")
+    audit.add_argument("--data-dir", type=Path, metavar="DIR", help="where the dataset's files are")
+    audit.add_argument("--with-controls", action="store_true", help="train the matched frozen runs that are missing")
+    audit.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a page for an appendix")
+
     figure = verb("figure", verbs.run_figure, "one figure from the runs present; says which are missing")
     figure.add_argument("name", metavar="NAME", help=", ".join(FIGURES))
     figure.add_argument(

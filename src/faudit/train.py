@@ -116,7 +116,7 @@ def measure(job: Job, epoch: int, *, train_loss: float | None, seconds: float) -
             row.update(probe().measure(reading))
     due = epoch % TEST_EVERY == 0 or epoch == job.config.epochs
     row["test_acc"] = test_accuracy(job) if due else None
-    row["eval_samples"] = len(reading.y)
+    row["eval_samples"], row["test_samples"] = len(reading.y), len(job.dataset.test_y)
     row["train_loss"] = train_loss
     row["seconds"] = round(seconds, 4)
     row["probe_seconds"] = round(time.perf_counter() - started, 4)
@@ -124,13 +124,10 @@ def measure(job: Job, epoch: int, *, train_loss: float | None, seconds: float) -
 
 
 def read(job: Job) -> Reading:
-    """The network as it stands, on the evaluation buffer: test samples at even distances, the same for every seed."""
-    data, batches = job.dataset, job.batches
-    size = min(job.config.eval_size, len(data.test_x))
-    chosen = torch.arange(size) * len(data.test_x) // size  # not the first ones: MNIST's first half is the easier one
-    x = data.normalise(data.test_x[chosen].to(batches.device), batches.dtype)
-    progress = job.progress
-    y = data.test_y[chosen].to(batches.device)
+    """The network as it stands, on the evaluation buffer."""
+    data, batches, progress = job.dataset, job.batches, job.progress
+    x, y = data.buffer(job.config.eval_size)
+    x, y = data.normalise(x.to(batches.device), batches.dtype), y.to(batches.device)
     return Reading(job.net, job.rule, progress.params, progress.state, x, y, seed=job.config.seed)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faudit.arms import Plan
+from faudit.audit import CHECKS
 from faudit.config import KEYS, RunConfig, attribute
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, StoreError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from faudit.store import Run
 
 FAMILIES: dict[str, Registry[Any]] = {
-    "nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES, "figures": FIGURES,
+    "nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES, "checks": CHECKS, "figures": FIGURES,
 }  # fmt: skip
 
 
@@ -53,16 +54,50 @@ def run_train(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_show(args: argparse.Namespace) -> int:
+def run_named(name: str, runs: Path) -> Run:
+    """A run by its directory, or by its name in the store."""
     from faudit.store import Run, runs_in
+
+    run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
+    if run.status == "new":
+        raise StoreError(unknown(f"run (in {runs})", name, [run.name for run in runs_in(runs)]))
+    return run
+
+
+def run_audit(args: argparse.Namespace) -> int:
+    from faudit.audit.audit import EXIT_CODES, audit, control_of, worst
+    from faudit.audit.protocol import protocol
+    from faudit.audit.template import page
+    from faudit.store import write_whole
+    from faudit.sweep.local import cores, run_all
+
+    asked = protocol(args.protocol)
+    runs = [run_named(name, args.runs) for name in args.names]
+    if args.with_controls:
+        for store in dict.fromkeys(run.path.parent for run in runs):
+            wanted = [control_of(run.config()) for run in runs if run.path.parent == store]
+            outcome = run_all(wanted, store, data_dir=args.data_dir, jobs=cores())
+            remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])
+    audited = [audit(run, asked, data_dir=args.data_dir) for run in runs]
+    together = worst([one.verdict for one in audited])
+    if args.markdown:
+        write_whole(args.markdown, page(audited).encode())
+    if args.json:
+        print_json({"protocol": asked.name, "verdict": together, "runs": [one.to_json() for one in audited]})
+    else:
+        for one in audited:
+            print(f"{one.run.name}: {one.verdict.verdict}")
+            for reason in one.verdict.reasons:
+                print(f"    {reason}")
+    return EXIT_CODES[together]
+
+
+def run_show(args: argparse.Namespace) -> int:
+    from faudit.store import runs_in
     from faudit.tables import overview, readable, run_table, runs_table, settings_line
 
     if args.name:
-        named = Path(args.name)
-        run = Run(named if (named / "config.json").exists() else args.runs / args.name)
-        if run.status == "new":
-            known = [run.name for run in runs_in(args.runs)]
-            raise StoreError(unknown(f"run (in {args.runs})", args.name, known))
+        run = run_named(args.name, args.runs)
         if args.json:
             print_json({**overview(run), "rows": [json.loads(line) for line in lines(run)]})
         else:

@@ -1,0 +1,75 @@
+"""Runs → cases → verdicts: find each run's matched controls in its store, measure what is missing, judge.
+
+The control of a rule is the same run with blocks frozen at their initialisation and the embedding taught as the rule
+teaches it: by BP for BP, by DFA for the local rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faudit.arms import identity
+from faudit.audit.check import Case, Control
+from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict, judge
+from faudit.audit.protocol import Protocol
+from faudit.config import RunConfig
+from faudit.data import DATASETS
+from faudit.errors import StoreError
+from faudit.store import Run, runs_in
+
+EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One run with its verdict."""
+
+    run: Run
+    config: RunConfig
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        return {"run": str(self.run.path), "rule": self.config.rule, "seed": self.config.seed, **self.verdict.to_json()}
+
+
+def control_of(config: RunConfig) -> RunConfig:
+    """The matched run whose blocks never train."""
+    rule = "frozen-bp" if config.rule in ("bp", "frozen-bp") else "frozen-dfa"
+    own_settings = {"penalty": 0.0}  # it acts on branches that do not train
+    return config.with_(rule=rule, keep_epochs=(), probe_epochs=(), log_every=1, **own_settings)
+
+
+def audit(run: Run, protocol: Protocol, *, data_dir: Path | None) -> Audited:
+    """The verdict on one run; its controls are looked for beside it."""
+    from faudit.audit.measure import last_row
+
+    config = run.config()
+    if run.status not in ("done", "failed"):
+        raise StoreError(f"{run.path} is {run.status}: a verdict needs a finished run. Give its `faudit train` again.")
+    row = last_row(run, config, data_dir=data_dir) if run.status == "done" else run.rows()[-1]
+    samples = row.get("test_samples") or len(DATASETS[config.data](data_dir).test_y)  # older logs do not say
+    case = Case(config, [*run.rows()[:-1], row], samples, tuple(controls(run, config)))
+    return Audited(run, config, judge(case, protocol))
+
+
+def controls(run: Run, config: RunConfig) -> list[Control]:
+    """The finished frozen runs of the same settings, seed and length in the run's store."""
+    wanted = control_of(config)
+    found = []
+    for other in runs_in(run.path.parent):
+        try:
+            theirs = other.config()
+            same = identity(theirs) == identity(wanted) and (theirs.seed, theirs.epochs) == (wanted.seed, wanted.epochs)
+            if same and other.status == "done":
+                found.append(Control(other.name, other.rows()[-1]["test_acc"]))
+        except (StoreError, LookupError):  # a damaged neighbour is no control
+            continue
+    return found
+
+
+def worst(verdicts: list[Verdict]) -> str:
+    """The verdict on a method of which several runs were judged: one that needs walk-back is enough."""
+    words = {verdict.verdict for verdict in verdicts}
+    return next(word for word in (WALK_BACK, INCONCLUSIVE, TRUSTWORTHY) if word in words)

@@ -1,0 +1,64 @@
+"""The costly probes on a finished run's checkpoint: the last row as it would be with every probe.
+
+Nothing is trained and nothing of the run is changed; the trainer is not even imported.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from faudit import checkpoint
+from faudit.config import RunConfig
+from faudit.data import DATASETS
+from faudit.errors import StoreError
+from faudit.job import build_net, build_rule
+from faudit.probes import PROBES
+from faudit.probes.probe import Reading
+from faudit.rows import Row
+from faudit.store import Run
+
+
+def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:
+    """The run's last row with the entries of every probe, those that it lacks measured now."""
+    rows = run.rows()
+    if not rows:
+        raise StoreError(f"{run.path} has no rows yet. Train it first: `faudit train`.")
+    row = rows[-1]
+    if all(name in row for name in ENTRIES):
+        return row
+    if not run.checkpoint.exists():
+        return row  # a log without weights: what was not measured stays so
+    reading, epoch = reading_of(run, config, data_dir=data_dir)
+    if epoch != row["epoch"]:
+        raise StoreError(
+            f"{run.path}: its rows end at epoch {row['epoch']}, its checkpoint at {epoch}. Resume it first."
+        )
+    for probe in PROBES.values():
+        if probe.tier == "full":
+            row = {**row, **probe().measure(reading)}
+    return row
+
+
+ENTRIES = ("precision_agree", "stability", "gamma_null_std", "rho")  # what the checks read of the costly probes
+
+
+def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[Reading, int]:
+    """The network of a run's last checkpoint on its evaluation buffer, and the epoch it stands at."""
+    tensors, header = checkpoint.load(run.checkpoint)
+    dataset = DATASETS[config.data](data_dir)
+    began = run.environment().get("data_sha256")
+    if began is not None and began != dataset.fingerprint():
+        raise StoreError(
+            f"the {config.data} files are not those that {run.path} was trained on. Point --data-dir at them."
+        )
+    dtype = getattr(torch, config.dtype)
+    params, state = (
+        {name[len(kind) :]: value for name, value in tensors.items() if name.startswith(kind)}
+        for kind in ("net/", "rule/")
+    )
+    x, y = dataset.buffer(config.eval_size)
+    net, rule = build_net(config, dataset), build_rule(config)
+    reading = Reading(net, rule, params, state, dataset.normalise(x, dtype), y, seed=config.seed)
+    return reading, int(header["epoch"])

@@ -1,0 +1,56 @@
+"""Protocols: frozen, versioned sets of checks and thresholds. A verdict names the protocol it was made by.  (no torch)
+
+``study`` is the published one. ``faudit-1`` asks the same questions of numbers that do not depend on the buffer's size,
+on how well a network fits, or on how easy the data are: precision instead of a magnitude, the share of errors removed
+instead of points, and feedback held against feedback drawn afresh. A threshold never changes under its name: a better
+one is a new protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faudit.errors import ConfigError
+from faudit.registry import unknown
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Which checks are asked, and where each fires. One in ``labels`` names the kind of failure and decides nothing."""
+
+    name: str
+    checks: tuple[str, ...]
+    labels: tuple[str, ...]
+    growth: float  # scale fires above: the largest growth of one block
+    floor: float | None = None  # reference fires below: ‖∂ℓ/∂h_L‖ per sample
+    agreement: float | None = None  # reference fires below: share of samples on whose direction float64 agrees
+    stability: float = 0.30  # stability fires above
+    points: float | None = None  # depth fires below: accuracy over that of frozen blocks
+    errors_removed: float | None = None  # depth fires below: share of the frozen blocks' errors that are gone
+    quantile: float = 1.645  # null-separation fires below so many standard deviations of fresh draws (one-sided 5 %)
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "faudit-1": Protocol(
+        name="faudit-1",
+        checks=("scale", "reference", "depth", "feedback", "null"),
+        labels=("stability",),
+        growth=50.0,
+        agreement=0.95,
+        errors_removed=0.03,
+    ),
+    "study": Protocol(
+        name="study",
+        checks=("scale", "reference", "depth"),
+        labels=("stability",),
+        growth=50.0,
+        floor=1e-4,  # 1e-7 for the mean loss over 1024 samples
+        points=0.02,
+    ),
+}
+
+
+def protocol(name: str) -> Protocol:
+    if name not in PROTOCOLS:
+        raise ConfigError(unknown("protocol", name, PROTOCOLS))
+    return PROTOCOLS[name]
