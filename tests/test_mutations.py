@@ -126,7 +126,7 @@ DEFECTS = [
     Defect("gradients compared in another unit than the study's", "claims.py",
            'last(at("grad_norms", tap), 1 / STUDY_BUFFER)', 'last(at("grad_norms", tap))', "tests/test_claims.py"),
     Defect("a claim with a part that was not run called reproduced", "claims.py",
-           'for v in ("not run", "deviates", "reproduced") if v', 'for v in ("reproduced", "deviates", "not run") if v',
+           'VERDICTS = ("deviates", "not run", "reproduced")', 'VERDICTS = ("reproduced", "deviates", "not run")',
            "tests/test_claims.py"),
     Defect("block 0 counted among the deep ones", "figures/figure.py",
            "values = (row.get(entry) or [])[1:]", "values = row.get(entry) or []", f"{FIGURES}::{DEEP}"),
@@ -134,7 +134,8 @@ DEFECTS = [
            "met.setdefault(row[\"epoch\"], []).append(math.log10(number) if log else number)",
            "met.setdefault(row[\"epoch\"], []).append(number)", f"{FIGURES}::{GEOMETRIC}"),
     Defect("a run of any length taken for the one asked for", "figures/table.py",
-           "return epochs == wanted or (self.plan.epochs is None and epochs < wanted)", "return True",
+           "return epochs == wanted or (self.plan.epochs is None and epochs < wanted and arm.split()[0] in SHORTENED)",
+           "return True",
            f"{FIGURES}::{SHORTER}"),
 ]  # fmt: skip
 

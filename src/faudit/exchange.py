@@ -262,8 +262,8 @@ def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
     gamma = {"gamma": [None] * config.depth, "gamma_undefined": [None] * config.depth}
     loss = None if key == PENALTY else entry.at("loss_eval").number()
     scores = {"acc_eval": entry.at("acc_eval").number(high=1.0), "loss_eval": loss, "test_acc": None}
-    times = {"train_loss": None, "seconds": 0.0, "probe_seconds": 0.0}
-    return {"epoch": entry.at("epoch").value, **named, **gamma, **scores, **times, "eval_samples": n}
+    rest = {"eval_samples": n, "test_samples": None, "train_loss": None, "seconds": 0.0, "probe_seconds": 0.0}
+    return {"epoch": entry.at("epoch").value, **named, **gamma, **scores, **rest}
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,9 @@ class Table:
         whole = [series for series in own if series.ended]
         length = max((series.config.epochs for series in whole or (own if self.partial else [])), default=wanted.epochs)
         # The later entry of a seed stays: an imported log, then a part of a run, then a whole one, the probed one last.
-        ranked = [series for series in there if series.imported and self._lasts(arm, series.config.epochs)]
+        ranked = [
+            series for series in there if series.imported and series.ended and self._lasts(arm, series.config.epochs)
+        ]
         ranked += [series for series in own if self.partial and not series.ended and series.config.epochs == length]
         of_length = [series for series in whole if series.config.epochs == length]
         ranked += sorted(of_length, key=lambda series: set(wanted.probe_epochs) <= set(series.config.probe_epochs))
