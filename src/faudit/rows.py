@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import orjson
+
 Row = dict[str, Any]
 
 TIMINGS = ("seconds", "probe_seconds")  # the only entries that two identical runs do not share
@@ -23,13 +25,22 @@ def to_line(row: Row) -> str:
     return json.dumps({name: _encoded(value) for name, value in row.items()}, allow_nan=False) + "\n"
 
 
+def from_lines(lines: list[bytes]) -> list[Row]:
+    """Many rows back, several times as fast as one by one; raises ValueError without saying which is wrong."""
+    rows = [orjson.loads(line) for line in lines]
+    if not all(type(row) is dict and type(row.get("epoch")) is int for row in rows):
+        raise ValueError("not rows")
+    whole = b"".join(lines)
+    if any(f'"{word}"'.encode() in whole for word in OVERFLOWED):
+        return [{name: _decoded(value) for name, value in row.items()} for row in rows]
+    return rows
+
+
 def from_line(line: str) -> Row:
     """A row back from its line; raises ValueError on anything else."""
     row = json.loads(line)
     if not isinstance(row, dict) or not isinstance(row.get("epoch"), int):
         raise ValueError("not a row: expected a JSON object with an epoch")
-    if not any(f'"{word}"' in line for word in OVERFLOWED):  # most rows: nothing to look for in every list
-        return row
     return {name: _decoded(value) for name, value in row.items()}
 
 

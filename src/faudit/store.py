@@ -25,7 +25,7 @@ import filelock
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, LockedError, StoreError
-from faudit.rows import Row, from_line, to_line
+from faudit.rows import Row, from_line, from_lines, to_line
 
 FORMAT = 1  # of the run directory; a reader refuses a larger one
 LOCK_PATIENCE = 2.0  # seconds: somebody asking for the status holds the lock for a moment
@@ -157,6 +157,10 @@ class Run:
         with refusals(self.rows_file):
             data = self.rows_file.read_bytes()
         lines = data.split(b"\n")[:-1]  # what follows the last newline is torn
+        try:
+            return from_lines(lines)
+        except (ValueError, RecursionError):  # one of them is damaged: say which
+            pass
         rows = []
         for place, line in enumerate(lines, start=1):
             try:

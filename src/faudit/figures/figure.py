@@ -171,7 +171,8 @@ def spread(values: list[float], *, log: bool = False) -> Numbers:
     """Middle and one standard deviation to either side; no band where there is one value only."""
     back: Callable[[float], float] = power if log else float
     middle = statistics.fmean(values)
-    wide = statistics.stdev(values) if len(values) > 1 else None
+    squares = math.fsum((value - middle) ** 2 for value in values)  # `statistics.stdev` takes ten times as long
+    wide = math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else None
     return {
         "middle": back(middle),
         "low": None if wide is None else back(middle - wide),

@@ -22,6 +22,7 @@ SHORTENED = ("vit", "noln")  # arms that shorter runs may stand for
 TWINS = ("matched bp", "matched dfa", "matched frozen-dfa")  # arms that differ from a main one by their length alone
 PER_TAP = ("hidden_norms", "grad_norms", "gamma", "rho", "rho_study", "gamma_null_mean", "gamma_null_std")
 PLAIN = ("acc_eval", "test_acc")
+NUMBERS = frozenset({float, int, type(None)})  # exact types: a bool is an int, and no number here
 
 
 @dataclass(frozen=True)
@@ -143,18 +144,14 @@ def checked(rows: list[Row], run: Run) -> list[Row]:
     for row in rows:
         for name in PER_TAP:
             values = row.get(name)
-            if values is not None and not (isinstance(values, list) and all(map(is_number, values))):
+            if values is not None and not (type(values) is list and NUMBERS.issuperset(map(type, values))):
                 raise StoreError(damage(run, row, name, "a list of numbers", values))
         for name in PLAIN:
-            if not is_number(row.get(name)):
+            if type(row.get(name)) not in NUMBERS:
                 raise StoreError(damage(run, row, name, "a number", row[name]))
     if rows and not all(isinstance(rows[-1].get(name), list) for name in ("hidden_norms", "grad_norms")):
         raise StoreError(f"{run.rows_file} is damaged: expected hidden_norms and grad_norms in every row")
     return rows
-
-
-def is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def damage(run: Run, row: Row, name: str, expected: str, got: object) -> str:
