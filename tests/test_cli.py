@@ -173,6 +173,7 @@ def test_a_run_of_a_newer_version_is_left_alone(tmp_path: Path, capsys: pytest.C
     assert code == 2 and "newer version" in one_line(err) and (path / "config.json").read_text() == newer
 
 
+@pytest.mark.slow
 def test_demo_trains_prints_a_table_draws_two_figures_and_is_instant_the_second_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from tests.conftest import ROOT
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_the_example_runs(tmp_path: Path, example: Path) -> None:
     words = [sys.executable, "-W", "error", str(example)]

@@ -20,6 +20,7 @@ def words(name: str, tmp_path: Path, *more: str) -> list[str]:
     return ["reproduce", name, *flags, "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), *more]
 
 
+@pytest.mark.slow
 def test_one_figure_from_nothing_and_then_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words("snapshot-vit", tmp_path)) == 0
     said = capsys.readouterr()

@@ -120,6 +120,7 @@ def test_a_second_process_on_one_run_is_told_so(tmp_path: Path) -> None:
     assert faudit(*flags).returncode == 0 and run.status == "done"
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_train_a_run_once(tmp_path: Path) -> None:
     """Whoever comes second is refused, or finds the run finished; the rows are those of one run."""
     flags = ["train", "--rule", "dfa", "--epochs", "60", "--width", "64", "--batch-size", "64", "--runs", str(tmp_path)]
