@@ -17,6 +17,8 @@ from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, decide, jud
 from faudit.audit.null import score
 from faudit.audit.protocol import PROTOCOLS
 from faudit.cli import main
+from faudit.rows import to_line
+from tests import fabricate
 
 OURS, STUDY = PROTOCOLS["faudit-1"], PROTOCOLS["study"]
 HEALTHY: dict[str, Any] = {
@@ -184,5 +186,23 @@ def test_an_unfinished_or_unknown_run_or_protocol_gets_one_line(
         ([str(run.path), "--protocol", "faudit-2"], "did you mean 'faudit-1'?"),
     ):
         assert main(["audit", *words, "--runs", str(tmp_path)]) == 2
+        said = capsys.readouterr().err
+        assert told in said and len(said.splitlines()) == 1
+
+
+def test_a_diverged_run_is_walked_back_and_damaged_rows_get_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = fabricate.write(SMALL, tmp_path)
+    (run.path / "done.json").rename(run.path / "failed.json")
+    rows = run.rows()
+    rows[-1] |= {"hidden_norms": [1.0, math.inf, math.nan], "test_samples": 360}
+    run.rows_file.write_text("".join(map(to_line, rows)))
+    assert main(["audit", str(run.path), "--json"]) == 1
+    (entry,) = json.loads(capsys.readouterr().out)["runs"]
+    assert entry["findings"][0]["value"] == "inf"
+    for rows_text, told in (("", "no rows"), (to_line({**rows[-1], "hidden_norms": "many"}), "is damaged")):
+        run.rows_file.write_text(rows_text)
+        assert main(["audit", str(run.path)]) == 2
         said = capsys.readouterr().err
         assert told in said and len(said.splitlines()) == 1

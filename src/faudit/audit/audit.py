@@ -18,6 +18,7 @@ from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import StoreError
 from faudit.store import Run, runs_in
+from faudit.tables import whole_rows
 
 EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
 
@@ -48,10 +49,13 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None) -> Audited:
     config = run.config()
     if run.status not in ("done", "failed"):
         raise StoreError(f"{run.path} is {run.status}: a verdict needs a finished run. Give its `faudit train` again.")
+    if not run.rows():
+        raise StoreError(f"{run.path} has no rows: there is nothing to judge. Delete it and train it again.")
     row = last_row(run, config, data_dir=data_dir) if run.status == "done" else run.rows()[-1]
     samples = row.get("test_samples") or len(DATASETS[config.data](data_dir).test_y)  # older logs do not say
     case = Case(config, [*run.rows()[:-1], row], samples, tuple(controls(run, config)))
-    return Audited(run, config, judge(case, protocol))
+    with whole_rows(run):
+        return Audited(run, config, judge(case, protocol))
 
 
 def controls(run: Run, config: RunConfig) -> list[Control]:

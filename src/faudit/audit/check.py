@@ -13,7 +13,7 @@ from typing import Any
 
 from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig
-from faudit.rows import Row
+from faudit.rows import Row, finite
 
 PASSED, FIRED, UNDECIDED = "passed", "fired", "undecided"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
@@ -33,7 +33,7 @@ class Finding:
     first_fire: int | None = None  # the first logged epoch at which it would have fired
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: finite(value) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
