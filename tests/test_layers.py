@@ -23,6 +23,7 @@ LAYERS: list[list[str]] = [
         "figures/__init__",
         "sweep/__init__",
         "audit/__init__",
+        "planted/__init__",
     ],
     ["config", "rng", "tensors", "rows", "environment"],
     ["nets/"],
@@ -31,7 +32,7 @@ LAYERS: list[list[str]] = [
     ["probes/", "progress", "job"],
     ["audit/"],
     ["train"],
-    ["sweep/", "figures/"],
+    ["sweep/", "figures/", "planted/"],
     ["claims", "exchange", "bench", "demo"],
     ["claims_page"],
     ["reproduce"],
@@ -41,7 +42,7 @@ LAYERS: list[list[str]] = [
 ]
 NO_TORCH = [
     "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
-    "sweep/local", "sweep/display", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims",
+    "sweep/local", "sweep/display", "planted/cases", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims",
     "claims_page", "exchange", "reproduce", "demo", "verbs", "cli",
 ]  # fmt: skip
 LONGEST = 300

@@ -36,6 +36,7 @@ class Job:
     rule: Rule
     batches: Batches
     progress: Progress
+    initial: Mapping[str, Tensor]  # the weights before the first step
 
 
 def prepare(config: RunConfig, dataset: Dataset) -> Job:
@@ -57,7 +58,9 @@ def prepare(config: RunConfig, dataset: Dataset) -> Job:
         dtype=dtype,
         device=device,
     )
-    return Job(config, dataset, net, rule, batches, Progress(params, state, build_optimizer(config, params), named))
+    progress = Progress(params, state, build_optimizer(config, params), named)
+    initial = {name: value.detach().clone() for name, value in params.items()}
+    return Job(config, dataset, net, rule, batches, progress, initial)
 
 
 def refuse_strays(config: RunConfig) -> None:

@@ -128,7 +128,7 @@ def read(job: Job) -> Reading:
     data, batches, progress = job.dataset, job.batches, job.progress
     x, y = data.buffer(job.config.eval_size)
     x, y = data.normalise(x.to(batches.device), batches.dtype), y.to(batches.device)
-    return Reading(job.net, job.rule, progress.params, progress.state, x, y, seed=job.config.seed)
+    return Reading(job.net, job.rule, progress.params, progress.state, x, y, seed=job.config.seed, initial=job.initial)
 
 
 @torch.no_grad()

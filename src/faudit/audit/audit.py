@@ -14,7 +14,7 @@ from faudit.arms import identity
 from faudit.audit.check import Case, Control
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict, judge
 from faudit.audit.protocol import Protocol
-from faudit.config import RunConfig
+from faudit.config import RunConfig, default
 from faudit.data import DATASETS
 from faudit.errors import StoreError
 from faudit.store import Run, runs_in
@@ -38,8 +38,11 @@ class Audited:
 def control_of(config: RunConfig) -> RunConfig:
     """The matched run whose blocks never train."""
     rule = "frozen-bp" if config.rule in ("bp", "frozen-bp") else "frozen-dfa"
-    own_settings = {"penalty": 0.0}  # it acts on branches that do not train
-    return config.with_(rule=rule, keep_epochs=(), probe_epochs=(), log_every=1, **own_settings)
+    # The penalty and the clip act on branches that do not train; labels are the real ones, whatever the run was fed.
+    plain = {"penalty": 0.0, "random_targets": False, "keep_epochs": (), "probe_epochs": (), "log_every": 1}
+    if rule == "frozen-dfa":
+        plain |= {"clip": default("clip")}
+    return config.with_(rule=rule, **plain)
 
 
 def audit(run: Run, protocol: Protocol, *, data_dir: Path | None) -> Audited:

@@ -16,6 +16,7 @@ from faudit.errors import StoreError
 from faudit.job import build_net, build_rule
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
+from faudit.rng import generators
 from faudit.rows import Row
 from faudit.store import Run
 
@@ -60,5 +61,6 @@ def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[R
     )
     x, y = dataset.buffer(config.eval_size)
     net, rule = build_net(config, dataset), build_rule(config)
-    reading = Reading(net, rule, params, state, dataset.normalise(x, dtype), y, seed=config.seed)
+    initial = net.init(generators(config.seed)["init"])
+    reading = Reading(net, rule, params, state, dataset.normalise(x, dtype), y, seed=config.seed, initial=initial)
     return reading, int(header["epoch"])

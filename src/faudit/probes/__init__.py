@@ -23,5 +23,8 @@ PROBES: Registry[type[Probe]] = Registry(
         "distribution": "faudit.probes.distribution:Distribution",
         "update": "faudit.probes.update:Update",
         "linear": "faudit.probes.linear:LinearProbe",
+        "movement": "faudit.probes.movement:Movement",
+        "rank": "faudit.probes.rank:Rank",
+        "weights": "faudit.probes.weights:Weights",
     },
 )

@@ -9,8 +9,9 @@ Two definitions, side by side:
                over all samples and directions together
 
 Where ‖h‖ is large, an absolute step is below the resolution of float32 and ``rho_study`` measures rounding. The true
-changes do not depend on the credit, so controls come almost free: the BP gradient must give ρ ≈ 1, a random vector
-ρ ≈ 0, and feedback drawn afresh gives the null distribution of ρ and Γ for a rule that has feedback.
+changes do not depend on the credit, so controls come almost free: the BP gradient must give ρ > .99 and a random vector
+ρ ≈ 0, else the block's ρ is invalid and is no number; feedback drawn afresh gives the null distribution of ρ and Γ for
+a rule that has feedback.
 Costs 96 forward passes over the buffer from every tap; memory does not grow with the number of directions.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
+from math import sqrt
 from typing import Any, ClassVar
 
 import torch
@@ -31,6 +33,8 @@ from faudit.tensors import Correlation, cosines, mean_defined, norms
 DIRECTIONS = 32
 DRAWS = 20
 STEP = 1e-3  # of ‖h‖ in ours, absolute in the study's
+SOUND = 0.99  # least ρ of the BP gradient
+CHANCE = 5.0  # standard deviations that noise may be from 0: once in two million blocks
 
 
 class Perturbation(Probe):
@@ -46,7 +50,7 @@ class Perturbation(Probe):
         return {name: [block[name] for block in blocks] for name in blocks[0]}
 
 
-def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, float | int | None]:
+def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, float | int | bool | None]:
     """Every entry for one block."""
     tap = reading.net.taught_at(block)
     gradient, credit = reading.gradients[tap], reading.credits[block]
@@ -58,8 +62,10 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, fl
     null_rho = [mean for mean, _ in means[3:]]
     null_gamma = [mean_defined(cosines(draw, gradient))[0] for draw in fresh]
     gamma = mean_defined(cosines(credit, gradient))[0]
+    valid = holds(means[1][0], means[2][0], samples=len(gradient))
     return {
-        "rho": means[0][0],
+        "rho": means[0][0] if valid else None,
+        "rho_valid": valid,
         "rho_undefined": means[0][1],
         "rho_pooled": ours[0].pooled(),
         "rho_study": study.pooled(),
@@ -70,20 +76,29 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, fl
     }
 
 
+def holds(gradient: float | None, noise: float | None, *, samples: int) -> bool:
+    """Whether both controls came out: the BP gradient predicts the changes of the loss, and noise does not.
+
+    The correlation of noise over D directions has variance 1/(D − 1), its mean over the samples that over n.
+    """
+    if gradient is None or noise is None:
+        return False
+    return gradient > SOUND and abs(noise) < CHANCE / sqrt((DIRECTIONS - 1) * samples)
+
+
 def null(name: str, value: float | None, draws: list[float | None]) -> dict[str, float | None]:
-    """Mean and spread of a number under fresh feedback, and the share of draws below the trained feedback's value."""
+    """A number under fresh feedback: mean, spread, the share of draws below the trained feedback's value, and the
+    one-sided p-value (1 + draws that are not below it) / (1 + draws).
+
+    Where fresh feedback changes nothing (FA's last block) there is no place to have, and no p.
+    """
     known = [draw for draw in draws if draw is not None]
+    names = [f"{name}_null_{what}" for what in ("mean", "std", "place", "p")]
     if value is None or len(known) < 2:
-        return {f"{name}_null_mean": None, f"{name}_null_std": None, f"{name}_null_place": None}
-    spread = statistics.stdev(known)
-    place = sum(draw < value for draw in known) / len(known)
-    return {
-        f"{name}_null_mean": statistics.mean(known),
-        f"{name}_null_std": spread,
-        f"{name}_null_place": place
-        if spread
-        else None,  # feedback plays no part here (FA's last block): no place to have
-    }
+        return dict.fromkeys(names)
+    spread, below = statistics.stdev(known), sum(draw < value for draw in known)
+    place = (below / len(known), (1 + len(known) - below) / (1 + len(known))) if spread else (None, None)
+    return dict(zip(names, (statistics.mean(known), spread, *place), strict=True))
 
 
 def fresh_credits(reading: Reading) -> list[list[Tensor]]:

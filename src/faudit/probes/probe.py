@@ -33,6 +33,7 @@ class Reading:
     x: Tensor
     y: Tensor
     seed: int = 0
+    initial: Params | None = None  # the weights that training began with, where they are known
 
     def __post_init__(self) -> None:
         # Detached: a probe cannot write a gradient even by mistake.
@@ -74,7 +75,7 @@ class Reading:
         """The same network on the same batch in float64: what its own precision is held against."""
         params = {name: value.double() for name, value in self.params.items()}
         state = {name: value.double() if value.is_floating_point() else value for name, value in self.state.items()}
-        return Reading(self.net, self.rule, params, state, self.x.double(), self.y, self.seed)
+        return Reading(self.net, self.rule, params, state, self.x.double(), self.y, self.seed, self.initial)
 
     def generator(self, name: str) -> torch.Generator:
         """A fresh generator for one purpose of a probe, fixed by the seed: measuring shifts no generator of the run."""

@@ -24,6 +24,10 @@ class DFA(LocalRule):
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         return direct_feedback(net, sample, generator)
 
+    def forward_of(self, net: Net, params: Params) -> dict[str, Tensor]:
+        head = next(value for name, value in params.items() if name.startswith("readout.") and value.dim() == 2)
+        return {f"B.{l}": head.T for l in range(net.signals)}
+
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:

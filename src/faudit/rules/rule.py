@@ -58,6 +58,10 @@ class Rule(ABC):
         """Feedback weights for this net, float32, drawn from the generator alone; ``sample`` is a normalised batch."""
         return {}
 
+    def forward_of(self, net: Net, params: Params) -> dict[str, Tensor]:
+        """The forward weight that each feedback matrix stands for, by the state's names; empty where none does."""
+        return {}
+
     def trains(self, name: str) -> bool:
         """Whether the rule updates the parameter of this name."""
         return True

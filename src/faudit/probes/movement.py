@@ -1,0 +1,47 @@
+"""Movement: has every weight matrix of every block turned away from where it began?
+
+sin∠(W, W_0) of each matrix W of a block with its own initialisation W_0, and of those the smallest. A block that never
+trains, one whose units are dead or saturated, one whose update is clipped to nothing: each has a matrix that stays
+where it was. An angle and not a distance, because weight decay alone shrinks a matrix and never turns it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from faudit.nets.net import part
+from faudit.probes.probe import Probe, Reading
+from faudit.tensors import cosines, norms
+
+
+class Movement(Probe):
+    """``block_turn`` [L]: the least sin∠(W, W_0) over a block's matrices; null where the beginning is not known."""
+
+    tier: ClassVar[str] = "full"
+
+    def measure(self, reading: Reading) -> dict[str, Any]:
+        blocks = [f"blocks.{l}" for l in range(reading.net.blocks)]
+        if reading.initial is None:
+            return {"block_turn": [None for _ in blocks]}
+        turns = {name: turn(value, reading.initial[name]) for name, value in reading.params.items() if value.dim() > 1}
+        own = [[angle for name, angle in turns.items() if part(name) == block] for block in blocks]
+        return {"block_turn": [min(angles, default=None) for angles in own]}
+
+
+def turn(now: Tensor, began: Tensor) -> float:
+    """The length of the part of ``now`` that is at right angles to ``began``, as a share of the whole.
+
+    By projection, since 1 − cos² loses half of the digits of a small angle. From a matrix of zeros any step turns
+    fully; one that is zero now has lost whatever it began with, and counts as not turned.
+    """
+    a, b = now.detach().double().reshape(1, -1), began.to(now.device).double().reshape(1, -1)
+    if not bool(b.any()):
+        return 1.0 if bool(a.any()) else 0.0
+    if not bool(a.any()):
+        return 0.0
+    if bool((a == b).all()):
+        return 0.0
+    across = a - float(cosines(a, b)) * norms(a) * b / norms(b)
+    return float(norms(across) / norms(a))

@@ -1,0 +1,39 @@
+"""Rank of the reference: do different samples have different gradients?
+
+Each sample's gradient at a tap is scaled to length 1; the effective rank of the n directions is 1 / mean of cos² over
+the pairs of different samples (their participation ratio): 1 where all samples pull along one line, whichever way, and
+at most C − 1 behind a linear head with C classes. Cosines against a reference of rank 1 say the same thing n times.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from faudit.probes.probe import Probe, Reading
+from faudit.tensors import norms
+
+
+class Rank(Probe):
+    """``reference_rank`` [L+1]: the effective rank of the samples' gradient directions; null where there is none."""
+
+    tier: ClassVar[str] = "full"
+
+    def measure(self, reading: Reading) -> dict[str, Any]:
+        return {"reference_rank": [effective_rank(gradient) for gradient in reading.gradients]}
+
+
+def effective_rank(vectors: Tensor) -> float | None:
+    """1 / mean cos² over pairs of different rows, leaving out rows without a direction."""
+    vectors = vectors.flatten(1).double()
+    sizes = norms(vectors)
+    known = vectors[sizes.isfinite() & (sizes > 0)]
+    n = len(known)
+    if n < 2:
+        return None
+    units = known / norms(known)[:, None]
+    small = units.T @ units if units.shape[1] < n else units @ units.T  # both have the same sum of squares
+    pairs = (float(torch.linalg.matrix_norm(small) ** 2) - n) / (n * (n - 1))
+    return 1.0 / pairs if pairs > 0 else None

@@ -1,0 +1,28 @@
+"""Weight angle: has the forward weight that a feedback matrix stands for turned towards it?
+
+Mean over the classes of cos(column of B_l, row of the head): along a skip path the head is what B_l stands for. Only
+a rule that names the forward weight of its feedback (``Rule.forward_of``) has one, and only where the shapes agree.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from faudit.probes.probe import Probe, Reading
+from faudit.tensors import cosines, mean_defined
+
+
+class Weights(Probe):
+    """``weight_cosine`` [signals]: cosine of each feedback matrix with its forward weight; null where it has none."""
+
+    tier: ClassVar[str] = "full"
+
+    def measure(self, reading: Reading) -> dict[str, Any]:
+        forward = reading.rule.forward_of(reading.net, reading.params)
+        pairs = [(reading.state.get(f"B.{l}"), forward.get(f"B.{l}")) for l in range(reading.net.signals)]
+        return {
+            "weight_cosine": [
+                mean_defined(cosines(b.T, w.T))[0] if b is not None and w is not None and b.shape == w.shape else None
+                for b, w in pairs
+            ]
+        }
