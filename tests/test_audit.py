@@ -12,7 +12,7 @@ import pytest
 from faudit import RunConfig, fit
 from faudit.audit import CHECKS
 from faudit.audit.audit import control_of
-from faudit.audit.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, UNDECIDED, Case, Control, Finding
+from faudit.audit.check import FIRED, INVALID, NOT_APPLICABLE, NOT_MEASURED, PASSED, UNDECIDED, Case, Control, Finding
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, decide, judge
 from faudit.audit.null import score
 from faudit.audit.protocol import PROTOCOLS
@@ -30,6 +30,12 @@ HEALTHY: dict[str, Any] = {
     "gamma": [0.4, 0.2, 0.2, 0.2],
     "gamma_null_mean": [0.0] * 4,
     "gamma_null_std": [0.02] * 4,
+    "gamma_chance": [0.01] * 4,
+    "rho_valid": [True] * 4,
+    "rho_bp": [0.999] * 4,
+    "rho_random": [0.0] * 4,
+    "block_turn": [0.3] * 4,
+    "reference_rank": [5.0] * 5,
     "test_acc": 0.9,
 }
 
@@ -37,7 +43,7 @@ HEALTHY: dict[str, Any] = {
 def case(rule: str = "dfa", frozen: float | None = 0.8, samples: int = 1000, **entries: Any) -> Case:
     rows = [{**HEALTHY, "epoch": 0}, {**HEALTHY, **entries}]
     controls = () if frozen is None else (Control("frozen", frozen),)
-    return Case(RunConfig(rule=rule), rows, samples, controls)
+    return Case(RunConfig(rule=rule), rows, samples, 10, controls)
 
 
 def status(name: str, one: Case, protocol: Any = OURS) -> str:
@@ -64,6 +70,10 @@ def test_a_healthy_case_passes_every_check_of_both_protocols() -> None:
         ("feedback", OURS, {"gamma_null_std": [0.0] * 4}),
         ("null", OURS, {"gamma": [0.9, 0.01, -0.01, 0.0]}),
         ("null", OURS, {"gamma": [0.9, -0.3, -0.3, -0.3]}),
+        ("null", OURS, {"gamma": [0.9, 0.3, 0.3, -1.0], "gamma_null_std": [0.02, 0.02, 0.02, 0.0]}),
+        ("null", OURS, {"gamma": [-1.0, 1.0, 1.0, 1.0], "gamma_null_std": [None] * 4, "gamma_null_mean": [None] * 4}),
+        ("movement", OURS, {"block_turn": [0.3, 0.3, 0.0, 0.3]}),
+        ("rank", OURS, {"reference_rank": [5.0, 5.0, 1.01, 5.0, 5.0]}),
     ],
 )
 def test_a_check_fires_on_what_it_is_for(name: str, protocol: Any, entries: dict[str, Any]) -> None:
@@ -83,14 +93,15 @@ def test_a_label_never_decides() -> None:
     ("name", "entries"),
     [
         ("scale", {"hidden_norms": [None, None, None, None, 5.0]}), ("reference", {"precision_agree": None}),
-        ("depth", {"frozen": None}), ("null", {}), ("feedback", {}),
+        ("depth", {"frozen": None}), ("null", {}), ("feedback", {}), ("movement", {"block_turn": [None] * 4}),
+        ("rank", {"reference_rank": None}),
     ],
 )  # fmt: skip
 def test_what_was_not_measured_is_never_a_pass(name: str, entries: dict[str, Any]) -> None:
     one = case(**entries)
     if name in ("null", "feedback"):
         one = Case(
-            one.config, [{k: v for k, v in one.last.items() if not k.startswith("gamma_null")}], 1000, one.frozen
+            one.config, [{k: v for k, v in one.last.items() if not k.startswith("gamma_null")}], 1000, 10, one.frozen
         )
     assert status(name, one) == NOT_MEASURED and judge(one, OURS).verdict == INCONCLUSIVE
 
@@ -98,10 +109,24 @@ def test_what_was_not_measured_is_never_a_pass(name: str, entries: dict[str, Any
 def test_frozen_runs_are_not_judged_by_depth_and_bp_not_by_feedback() -> None:
     assert status("depth", case("frozen-dfa")) == NOT_APPLICABLE
     nothing: dict[str, Any] = {"gamma_null_mean": [None] * 4, "gamma_null_std": [None] * 4}
-    for name in ("feedback", "null"):
-        assert status(name, case("bp", **nothing)) == NOT_APPLICABLE
+    assert status("feedback", case("bp", **nothing)) == NOT_APPLICABLE
+    for name in ("feedback", "null", "movement"):
         assert status(name, case("frozen-dfa")) == NOT_APPLICABLE
-    assert judge(case("bp", **nothing), OURS).verdict == TRUSTWORTHY
+    assert judge(case("bp", gamma=[1.0] * 4, **nothing), OURS).verdict == TRUSTWORTHY
+
+
+def test_a_failed_control_makes_the_measurement_invalid_and_the_verdict_inconclusive() -> None:
+    for entries in ({"rho_bp": [0.5] * 4}, {"rho_random": [0.9] * 4}, {"rho_bp": [None] * 4}):
+        verdict = judge(case(rho_valid=[True, True, False, True], **entries), OURS)
+        assert verdict.verdict == INCONCLUSIVE and verdict.findings[-1].status == INVALID
+        assert verdict.reasons[0].startswith("controls: at block 2")
+
+
+def test_an_undefined_gamma_is_undecided_and_two_classes_are_not_asked_for_rank() -> None:
+    assert status("null", case(gamma=[0.9, None, 0.2, 0.2])) == UNDECIDED
+    one = case(reference_rank=[1.0] * 5)
+    two = Case(one.config, one.rows, one.samples, 2, one.frozen)
+    assert status("rank", one) == FIRED and status("rank", two) == NOT_APPLICABLE
 
 
 def test_depth_is_the_share_of_errors_removed_with_an_interval_by_hand() -> None:
@@ -137,7 +162,7 @@ def test_first_fire_is_the_first_logged_epoch() -> None:
     rows = [
         {**HEALTHY, "epoch": epoch, "hidden_norms": [1.0, grown]} for epoch, grown in enumerate([1.0, 60.0, 2.0, 70.0])
     ]
-    found = CHECKS["scale"]().find(Case(RunConfig(), rows, 10), OURS)
+    found = CHECKS["scale"]().find(Case(RunConfig(), rows, 10, 10), OURS)
     assert found.first_fire == 1 and found.status == FIRED
 
 
@@ -148,7 +173,8 @@ def test_the_judge_is_a_table() -> None:
     for states, verdict in (
         ([PASSED, PASSED], TRUSTWORTHY), ([PASSED, NOT_APPLICABLE], TRUSTWORTHY),
         ([PASSED, NOT_MEASURED], INCONCLUSIVE),
-        ([UNDECIDED, PASSED], INCONCLUSIVE), ([FIRED, NOT_MEASURED], WALK_BACK), ([FIRED, PASSED], WALK_BACK),
+        ([UNDECIDED, PASSED], INCONCLUSIVE), ([PASSED, INVALID], INCONCLUSIVE),
+        ([FIRED, NOT_MEASURED], WALK_BACK), ([FIRED, PASSED], WALK_BACK),
     ):  # fmt: skip
         decided = decide([finding(state) for state in states], protocol="p")
         assert decided.verdict == verdict and decided.reasons

@@ -42,8 +42,8 @@ LAYERS: list[list[str]] = [
 ]
 NO_TORCH = [
     "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
-    "sweep/local", "sweep/display", "planted/cases", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims",
-    "claims_page", "exchange", "reproduce", "demo", "verbs", "cli",
+    "sweep/local", "sweep/display", "planted/cases", "figures/style", "figures/crossarch", "figures/penalty_rescue",
+    "claims", "claims_page", "audit/strategies", "exchange", "reproduce", "demo", "verbs", "cli",
 ]  # fmt: skip
 LONGEST = 300
 

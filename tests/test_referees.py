@@ -12,11 +12,14 @@ import torch.nn.functional as F
 
 from faudit.probes.distribution import Distribution
 from faudit.probes.linear import LinearProbe, accuracy
+from faudit.probes.movement import Movement, turn
 from faudit.probes.nudging import Nudging
 from faudit.probes.precision import Precision
 from faudit.probes.probe import Reading
+from faudit.probes.rank import Rank, effective_rank
 from faudit.probes.stability import Stability
 from faudit.probes.update import Update
+from faudit.probes.weights import Weights
 from tests.conftest import Setup
 
 
@@ -55,19 +58,81 @@ def test_the_gradient_relative_to_the_error_is_that_of_each_sample() -> None:
     assert Precision().measure(reading)["grad_relative"] == pytest.approx(wanted, rel=1e-9)
 
 
-@pytest.mark.parametrize(("lead", "sound"), [(8.0, True), (20.0, False)])
-def test_float32_that_has_lost_the_direction_is_found_out_and_a_small_gradient_alone_is_not(
-    lead: float, sound: bool
-) -> None:
-    """The right class leads by so much that its error is e⁻⁸, which float32 holds, or e⁻²⁰, which it rounds to 0."""
+def led_by(lead: float) -> Reading:
+    """The right class leads by so much: a small error, and a small gradient, of a network that is well."""
     reading = reading_of(Setup("bp", "resmlp"), torch.float32)
     bias = torch.zeros(reading.net.classes)
     bias[0] = lead
     reading.params = {**reading.params, "readout.head.bias": bias}
     reading.y = torch.zeros_like(reading.y)
+    return reading
+
+
+def test_a_good_fit_is_no_fault_of_the_reference() -> None:
+    """An error of e⁻⁸ is held by float32 and its gradient is sound; one of e⁻²⁰ is rounded to 0: nothing to ask."""
+    row = Precision().measure(led_by(8.0))
+    assert min(row["precision"]) > 0.999 and min(row["precision_agree"]) == 1.0 and row["precision_fitted"] == 0
+    assert max(row["grad_relative"]) < 10
+    lost = Precision().measure(led_by(20.0))
+    assert lost["precision_agree"] == [None] * len(row["precision"]) and lost["precision_fitted"] == 7
+
+
+@pytest.mark.parametrize(("size", "sound"), [(1.0, True), (1e8, False)])
+def test_float32_that_has_lost_the_direction_is_found_out(size: float, sound: bool) -> None:
+    """The same vector added to every row of the head changes no softmax, and drowns its logits in float32."""
+    reading = reading_of(Setup("bp", "resmlp-no-norm"), torch.float32)
+    head = reading.params["readout.head.weight"] + size * torch.ones(6, dtype=torch.float32)
+    reading.params = {**reading.params, "readout.head.weight": head.float()}
     row = Precision().measure(reading)
-    assert max(row["grad_relative"]) < 10 and (min(row["precision"]) > 0.999) is sound
-    assert (min(row["precision_agree"]) == 1.0) is sound
+    assert (min(row["precision_agree"]) == 1.0) is sound and (max(row["precision_agree"]) < 0.9) is not sound
+
+
+def test_the_rank_of_the_reference_by_pairs_of_samples() -> None:
+    reading = reading_of(Setup("dfa", "resmlp"))
+    for tap, value in enumerate(Rank().measure(reading)["reference_rank"]):
+        g = per_sample_gradients(reading, tap)
+        units = g / np.linalg.norm(g, axis=1, keepdims=True)
+        squares = [(a @ b) ** 2 for a, b in itertools.permutations(units, 2)]
+        assert value == pytest.approx(1 / np.mean(squares), rel=1e-8)
+    draw = torch.Generator().manual_seed(0)
+    line = torch.outer(torch.randn(50, generator=draw), torch.randn(8, generator=draw))
+    assert effective_rank(line) == pytest.approx(1.0)
+    assert effective_rank(torch.randn(4000, 8, generator=draw)) == pytest.approx(8.0, rel=0.05)
+    assert effective_rank(torch.randn(40, 900, generator=draw)) == pytest.approx(900, rel=0.2)
+    assert effective_rank(torch.zeros(4, 3)) is None and effective_rank(torch.ones(1, 3)) is None
+
+
+def test_a_turn_is_the_sine_of_an_angle_and_weight_decay_is_none() -> None:
+    a = torch.tensor([[3.0, 0.0]], dtype=torch.float64)
+    assert turn(torch.tensor([[3.0, 4.0]]), a) == pytest.approx(0.8)
+    assert turn(a, a) == 0.0 and turn(0.5 * a, a) == 0.0
+    assert turn(torch.tensor([[3.0, 3e-9]], dtype=torch.float64), a) == pytest.approx(1e-9)
+    assert turn(a, torch.zeros(1, 2)) == 1.0 and turn(torch.zeros(1, 2), a) == 0.0
+
+
+def test_movement_is_that_of_the_least_matrix_of_a_block_and_unknown_without_a_beginning() -> None:
+    setup = Setup("bp", "resmlp")
+    began = {name: value.detach().clone() for name, value in setup.params.items()}
+    reading = reading_of(setup)
+    assert Movement().measure(reading) == {"block_turn": [None] * 3}
+    reading.initial = began
+    assert Movement().measure(reading) == {"block_turn": [0.0] * 3}
+    for name in ("blocks.0.w1.weight", "blocks.0.w2.weight", "blocks.1.w1.weight"):
+        began[name] = began[name].flip(0)
+    turns = Movement().measure(reading)["block_turn"]
+    expected = min(turn(setup.params[name], began[name]) for name in ("blocks.0.w1.weight", "blocks.0.w2.weight"))
+    assert turns == [expected, 0.0, 0.0] and expected > 0.1
+
+
+def test_the_weight_angle_of_dfa_is_between_feedback_and_head() -> None:
+    reading = reading_of(Setup("dfa", "resmlp"))
+    head, b = reading.params["readout.head.weight"].numpy(), reading.state["B.1"].numpy()
+    wanted = np.mean([head[c] @ b[:, c] / np.linalg.norm(head[c]) / np.linalg.norm(b[:, c]) for c in range(len(head))])
+    assert Weights().measure(reading)["weight_cosine"][1] == pytest.approx(wanted, rel=1e-9)
+    assert Weights().measure(reading_of(Setup("bp", "resmlp")))["weight_cosine"] == [None] * 3
+    aligned = reading_of(Setup("dfa", "resmlp"))
+    aligned.state = dict.fromkeys(aligned.state, aligned.params["readout.head.weight"].T)
+    assert Weights().measure(aligned)["weight_cosine"] == pytest.approx([1.0] * 3)
 
 
 def test_stability_is_the_mean_cosine_between_the_mean_gradients_of_eight_batches() -> None:

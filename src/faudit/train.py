@@ -117,6 +117,7 @@ def measure(job: Job, epoch: int, *, train_loss: float | None, seconds: float) -
     due = epoch % TEST_EVERY == 0 or epoch == job.config.epochs
     row["test_acc"] = test_accuracy(job) if due else None
     row["eval_samples"], row["test_samples"] = len(reading.y), len(job.dataset.test_y)
+    row["classes"] = job.net.classes
     row["train_loss"] = train_loss
     row["seconds"] = round(seconds, 4)
     row["probe_seconds"] = round(time.perf_counter() - started, 4)

@@ -18,5 +18,8 @@ CHECKS: Registry[type[Check]] = Registry(
         "depth": "faudit.audit.depth:Depth",
         "feedback": "faudit.audit.feedback:Feedback",
         "null": "faudit.audit.null:Null",
+        "movement": "faudit.audit.movement:Movement",
+        "rank": "faudit.audit.rank:Rank",
+        "controls": "faudit.audit.controls:Controls",
     },
 )

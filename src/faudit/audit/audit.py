@@ -55,8 +55,11 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None) -> Audited:
     if not run.rows():
         raise StoreError(f"{run.path} has no rows: there is nothing to judge. Delete it and train it again.")
     row = last_row(run, config, data_dir=data_dir) if run.status == "done" else run.rows()[-1]
-    samples = row.get("test_samples") or len(DATASETS[config.data](data_dir).test_y)  # older logs do not say
-    case = Case(config, [*run.rows()[:-1], row], samples, tuple(controls(run, config)))
+    samples, classes = row.get("test_samples"), row.get("classes")
+    if samples is None or classes is None:  # older logs do not say
+        dataset = DATASETS[config.data](data_dir)
+        samples, classes = len(dataset.test_y), dataset.classes
+    case = Case(config, [*run.rows()[:-1], row], samples, classes, tuple(controls(run, config)))
     with whole_rows(run):
         return Audited(run, config, judge(case, protocol))
 

@@ -1,7 +1,8 @@
 """The check contract: what is known of a run → a finding, with its number, its threshold and its reason.  (no torch)
 
-A finding is ``passed``, ``fired``, ``undecided`` (measured, and the interval holds the threshold), ``not measured`` or
-``not applicable``. Nothing else decides, and nothing is decided here: that is the judge's.
+A finding is ``passed``, ``fired``, ``undecided`` (measured, and the interval holds the threshold), ``invalid`` (a
+control of the measurement failed), ``not measured`` or ``not applicable``. Nothing else decides, and nothing is decided
+here: that is the judge's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig
 from faudit.rows import Row, finite
 
-PASSED, FIRED, UNDECIDED = "passed", "fired", "undecided"
+PASSED, FIRED, UNDECIDED, INVALID = "passed", "fired", "undecided", "invalid"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
 
 
@@ -51,6 +52,7 @@ class Case:
     config: RunConfig
     rows: Sequence[Row]
     samples: int  # of the set that accuracies were taken on
+    classes: int
     frozen: Sequence[Control] = ()
 
     @property

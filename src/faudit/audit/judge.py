@@ -1,8 +1,8 @@
 """The judge: a pure table from findings to a verdict, with reasons. Old findings can be judged again.  (no torch)
 
-    a check fired                            needs walk-back
-    else one not measured, or undecided      inconclusive
-    else                                     trustworthy
+    a check fired                                    needs walk-back
+    else one not measured, undecided or invalid      inconclusive
+    else                                             trustworthy
 
 A check that does not apply takes no part; a label never decides.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faudit.audit import CHECKS
-from faudit.audit.check import FIRED, NOT_MEASURED, UNDECIDED, Case, Finding
+from faudit.audit.check import FIRED, INVALID, NOT_MEASURED, UNDECIDED, Case, Finding
 from faudit.audit.protocol import Protocol
 
 TRUSTWORTHY, WALK_BACK, INCONCLUSIVE = "trustworthy", "needs walk-back", "inconclusive"
@@ -52,7 +52,7 @@ def judge(case: Case, protocol: Protocol) -> Verdict:
 def decide(findings: Sequence[Finding], *, labels: Sequence[Finding] = (), protocol: str) -> Verdict:
     """The table."""
     fired = [finding for finding in findings if finding.status == FIRED]
-    open_ones = [finding for finding in findings if finding.status in (NOT_MEASURED, UNDECIDED)]
+    open_ones = [finding for finding in findings if finding.status in (NOT_MEASURED, UNDECIDED, INVALID)]
     verdict = WALK_BACK if fired else INCONCLUSIVE if open_ones else TRUSTWORTHY
     told = fired or open_ones
     reasons = tuple(f"{finding.check}: {finding.reason}" for finding in told) or ("every check that applies passed",)

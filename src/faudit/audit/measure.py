@@ -42,7 +42,16 @@ def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:
     return row
 
 
-ENTRIES = ("precision_agree", "stability", "gamma_null_std", "rho")  # what the checks read of the costly probes
+# What the checks read of the costly probes.
+ENTRIES = (
+    "precision_agree",
+    "reference_rank",
+    "stability",
+    "block_turn",
+    "gamma_chance",
+    "gamma_null_std",
+    "rho_valid",
+)
 
 
 def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[Reading, int]:

@@ -27,13 +27,15 @@ class Protocol:
     stability: float = 0.30  # stability fires above
     points: float | None = None  # depth fires below: accuracy over that of frozen blocks
     errors_removed: float | None = None  # depth fires below: share of the frozen blocks' errors that are gone
-    quantile: float = 1.645  # null-separation fires below so many standard deviations of fresh draws (one-sided 5 %)
+    quantile: float = 1.645  # null-separation fires below so many standard deviations of chance (one-sided 5 %)
+    turn: float = 0.01  # movement fires below: the least sin∠ between a matrix of a block and where it began
+    rank: float = 1.5  # rank fires below: effective number of directions of the samples' gradients
 
 
 PROTOCOLS: dict[str, Protocol] = {
     "faudit-1": Protocol(
         name="faudit-1",
-        checks=("scale", "reference", "depth", "feedback", "null"),
+        checks=("scale", "reference", "rank", "depth", "movement", "feedback", "null", "controls"),
         labels=("stability",),
         growth=50.0,
         agreement=0.95,

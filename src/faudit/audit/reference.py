@@ -22,9 +22,12 @@ class Reference(Check):
         value = measured[-1][1]
         first = next((epoch for epoch, one in measured if one is not None and one < limit), None)
         if value is None:
-            missing = (
-                "the gradient was not recomputed in float64" if by_precision else "no gradient norm at the last tap"
-            )
+            missing = "no gradient norm at the last tap"
+            if by_precision:
+                fitted = "precision_agree" in case.last
+                missing = (
+                    "every sample is fitted to the last bit" if fitted else "the gradient was not recomputed in float64"
+                )
             return Finding("reference", NOT_MEASURED, missing, threshold=limit, first_fire=first)
         reason = (
             f"float64 agrees on the gradient's direction for {value:.1%} of the samples at the worst tap, "
@@ -39,7 +42,7 @@ class Reference(Check):
 def agreement(row: Row) -> float | None:
     """The share of samples on which float64 agrees, at the tap where it is least."""
     shares = row.get("precision_agree")
-    return min(shares) if shares else None
+    return min(shares) if shares and None not in shares else None
 
 
 def smallest(row: Row) -> float | None:

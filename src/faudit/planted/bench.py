@@ -111,7 +111,7 @@ def cases_of(seeds: Sequence[int], *, out: Path) -> dict[tuple[str, int], Case]:
             config = case.config.with_(seed=seed)
             row, control = rows[Task(name, config).key], Task("", control_of(config))
             frozen = (Control(control.key, rows[control.key]["test_acc"]),)
-            found[name, seed] = Case(config, [row], row["test_samples"], frozen)
+            found[name, seed] = Case(config, [row], row["test_samples"], row["classes"], frozen)
     return found
 
 

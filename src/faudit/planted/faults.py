@@ -113,7 +113,7 @@ def taught_by(kind: type[Rule]) -> Plant:
     return plant
 
 
-def changed(job: Job, change: Callable[[dict[str, Tensor]], None]) -> Job:
+def changed(job: Job, change: Callable[[dict[str, Tensor]], object]) -> Job:
     """The job with its weights changed in place before training; that is where its training then began."""
     with torch.no_grad():
         change(job.progress.params)

@@ -55,7 +55,8 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, fl
     tap = reading.net.taught_at(block)
     gradient, credit = reading.gradients[tap], reading.credits[block]
     noise = torch.randn(gradient.shape, generator=reading.generator(f"noise.{block}"), dtype=torch.float64)
-    signals = [credit, gradient, noise.to(gradient), *fresh]
+    exact = reading.doubled.gradients[tap]  # the control is of the method: rounding is the referee's business
+    signals = [credit, exact, noise.to(gradient), *fresh]
     ours = correlations(reading, tap, signals, changes=central_changes(reading, tap))
     (study,) = correlations(reading, tap, [credit], changes=study_changes(reading, tap))
     means = [mean_defined(correlation.per_row()) for correlation in ours]

@@ -3,33 +3,41 @@
 The BP gradient is computed again in float64, from the input on. Where the network's own precision and float64 agree on
 a sample's direction, the reference is sound however small it is; where they do not, Γ against it says nothing. A
 magnitude alone cannot tell: float32 holds 1e-9 as well as 1, and a well-fitted network has small gradients because its
-error is small. So the gradient is also given relative to the output error e = softmax(logits) − onehot(y).
+error is small. So the gradient is also given relative to the output error e = softmax(logits) − onehot(y). A sample
+fitted so well that its own precision cannot hold its error (‖e‖ < 100 rounding steps of 1) has no gradient to be right
+or wrong about: it is counted apart, since a good fit is no fault of the reference.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
+
 from faudit.probes.probe import Probe, Reading
 from faudit.rules.rule import output_error
 from faudit.tensors import cosines, mean_defined, median, norms
 
 AGREEMENT = 0.99  # cosine from which two computations of one direction are taken to agree
+ROUNDING = 100  # rounding steps of 1 below which an output error is lost in its own precision
 
 
 class Precision(Probe):
     """Per tap [L+1]: ``precision`` mean cosine between the two, ``precision_agree`` share of samples where they agree,
-    ``grad_relative`` median of ‖∂ℓ/∂h_l‖ / ‖e‖ in float64."""
+    both over the samples that are not fitted to the last bit, null where all are; ``grad_relative`` median of
+    ‖∂ℓ/∂h_l‖ / ‖e‖ in float64. ``precision_fitted``: how many samples are."""
 
     tier: ClassVar[str] = "full"
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         exact = reading.doubled
         errors = norms(output_error(exact.trace.logits, exact.y))
-        angles = [cosines(own, true) for own, true in zip(reading.gradients, exact.gradients, strict=True)]
+        open_ones = ~(errors < ROUNDING * torch.finfo(reading.x.dtype).eps)  # an error that is NaN is an open one
+        angles = [cosines(own, true)[open_ones] for own, true in zip(reading.gradients, exact.gradients, strict=True)]
         return {
             "precision": [mean_defined(angle)[0] for angle in angles],
-            "precision_agree": [float((angle > AGREEMENT).double().mean()) for angle in angles],
+            "precision_agree": [float((angle > AGREEMENT).double().mean()) if len(angle) else None for angle in angles],
+            "precision_fitted": int((~open_ones).sum()),
             "grad_relative": [
                 median(ratio[errors > 0]) if bool((errors > 0).any()) else None
                 for gradient in exact.gradients

@@ -1,0 +1,33 @@
+"""Controls: did the measurement itself come out where the answer is known?
+
+The BP gradient as credit must predict the changes of the loss (ρ > .99 at every block) and a random vector must not.
+Where either fails, ρ and what rests on the same network are invalid: reported as such, and never as a number.
+"""
+
+from __future__ import annotations
+
+from faudit.audit.check import INVALID, NOT_MEASURED, PASSED, Case, Check, Finding
+from faudit.audit.protocol import Protocol
+
+
+class Controls(Check):
+    """ρ of the BP gradient and of noise."""
+
+    def find(self, case: Case, protocol: Protocol) -> Finding:
+        row = case.last
+        if "rho_valid" not in row:
+            return Finding("controls", NOT_MEASURED, "no perturbation was made")
+        known = [value for value in row["rho_bp"] if value is not None]
+        value = min(known, default=None)
+        failed = [block for block, valid in enumerate(row["rho_valid"]) if not valid]
+        if not failed:
+            reason = f"the BP gradient as credit has ρ ≥ {value:.4f} at every block, a random vector none"
+            return Finding("controls", PASSED, reason, value=value)
+        block = failed[0]
+        bp, noise = (told(row[name][block]) for name in ("rho_bp", "rho_random"))
+        reason = f"at block {block} the BP gradient as credit has ρ {bp} (needed .99) and a random vector {noise}"
+        return Finding("controls", INVALID, reason, value=value)
+
+
+def told(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:+.4f}"
