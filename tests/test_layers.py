@@ -25,7 +25,7 @@ LAYERS: list[list[str]] = [
         "audit/__init__",
         "planted/__init__",
     ],
-    ["config", "rng", "tensors", "rows", "environment"],
+    ["config", "rng", "tensors", "rows", "environment", "intervals"],
     ["nets/"],
     ["data/", "store", "arms"],
     ["rules/", "checkpoint", "tables"],

@@ -19,14 +19,12 @@ from typing import Any
 from faudit.arms import command
 from faudit.figures.figure import FLOOR, at, deep, draw_spread, of
 from faudit.figures.table import Series, Table
+from faudit.intervals import student
 from faudit.rows import Row, growth
 
 STUDY_BUFFER = 1024  # the study's gradients are of the mean loss over so many samples
 GROWTH = 50.0  # check (a): the largest growth of one block
 Measure = Callable[[list[Row]], float | None]
-
-# 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom; beyond, the normal's.
-T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True)
@@ -283,12 +281,7 @@ def interval(values: list[float], kind: str) -> tuple[float, float | None, float
         return statistics.geometric_mean(values), min(values), max(values)
     if kind in ("norm", "epoch", "never"):
         return statistics.median(values), min(values), max(values)
-    middle = statistics.fmean(values)
-    if len(values) == 1:
-        return middle, None, None
-    quantile = T_QUANTILES[len(values) - 2] if len(values) - 2 < len(T_QUANTILES) else 1.96
-    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
-    return middle, middle - half, middle + half
+    return statistics.fmean(values), *(student(values) or (None, None))
 
 
 def agrees(part: Part, middle: float, values: list[float]) -> bool:

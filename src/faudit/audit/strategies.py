@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import sqrt
 from statistics import fmean
 from typing import Any, cast
 
 from faudit.audit.check import Case
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, judge
 from faudit.audit.protocol import PROTOCOLS, Protocol
+from faudit.intervals import wilson
 
 GAMMA = 0.05  # mean cosine above which a table of cosines reads as "aligned"
 
@@ -55,13 +55,6 @@ def strategies(protocol: Protocol) -> dict[str, Callable[[Case], str]]:
 def side_by_side() -> dict[str, Callable[[Case], str]]:
     """What the benchmark compares."""
     return {**{name: by(protocol) for name, protocol in PROTOCOLS.items()}, "accuracy + Γ": accuracy_and_gamma}
-
-
-def wilson(share: float, n: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's interval of a share of n."""
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return middle - half, middle + half
 
 
 # The thresholds that a protocol may have, each over the grid on which verdicts are asked again.
