@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from faudit.probes.probe import Probe, Reading
-from faudit.rules.rule import output_error
 from faudit.tensors import cosines, mean_defined, median, norms
 
 AGREEMENT = 0.99  # cosine from which two computations of one direction are taken to agree
@@ -25,7 +24,7 @@ class Precision(Probe):
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         exact = reading.doubled
-        errors = norms(output_error(exact.trace.logits, exact.y))
+        errors = norms(exact.errors)
         angles = [cosines(own, true) for own, true in zip(reading.gradients, exact.gradients, strict=True)]
         return {
             "precision": [mean_defined(angle)[0] for angle in angles],
