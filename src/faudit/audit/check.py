@@ -17,6 +17,7 @@ from faudit.rows import Row, finite
 
 PASSED, FIRED, UNDECIDED = "passed", "fired", "undecided"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
+FRESH, OTHERS = "fresh feedback", "the credits of other samples"  # what Γ is held against
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Control:
 class Case:
     """One run as the checks see it: rows, the last with the costly probes if they were measured, and controls."""
 
-    config: RunConfig
+    config: RunConfig | None  # None for a foreign model
     rows: Sequence[Row]
     samples: int  # of the set that accuracies were taken on
     frozen: Sequence[Control] = ()
@@ -64,7 +65,13 @@ class Case:
 
     @property
     def is_frozen(self) -> bool:
-        return self.config.rule.startswith("frozen")
+        return self.config is not None and self.config.rule.startswith("frozen")
+
+    @property
+    def null_of(self) -> str | None:
+        """What Γ is held against; None where a foreign model was given without a credit."""
+        value: str | None = self.last.get("null_of", FRESH)
+        return value
 
 
 class Check(ABC):

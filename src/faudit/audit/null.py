@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import sqrt
 from statistics import fmean
 
-from faudit.audit.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
+from faudit.audit.check import FIRED, FRESH, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
 from faudit.audit.protocol import Protocol
 from faudit.rows import Row
 
@@ -22,17 +22,29 @@ class Null(Check):
         limit = protocol.quantile
         if case.is_frozen:
             return Finding("null", NOT_APPLICABLE, "its blocks are taught nothing", threshold=limit)
+        if case.null_of is None:
+            return Finding("null", NOT_APPLICABLE, "no credit was given", threshold=limit)
         if "gamma_null_std" not in case.last:
             return Finding("null", NOT_MEASURED, "no fresh feedback was drawn", threshold=limit)
         scores = [(row["epoch"], score(row)) for row in case.rows if "gamma_null_std" in row]
         value = scores[-1][1]
         first = next((epoch for epoch, one in scores if one is not None and epoch > 0 and one < limit), None)
+        if value is None and case.null_of != FRESH:
+            return without_null(case, limit)
         if value is None:
             reason = "no deep block whose credit depends on feedback"
             return Finding("null", NOT_APPLICABLE, reason, threshold=limit, first_fire=first)
-        reason = f"deep Γ is {value:+.1f} standard deviations from that of fresh feedback, needed {limit:+.1f}"
+        reason = f"deep Γ is {value:+.1f} standard deviations from that of {case.null_of}, needed {limit:+.1f}"
         status = FIRED if value < limit else PASSED
         return Finding("null", status, reason, value=value, threshold=limit, first_fire=first)
+
+
+def without_null(case: Case, limit: float) -> Finding:
+    """A credit that is the same for every sample fires; one that teaches no deep tap leaves nothing to judge."""
+    if 0.0 not in case.last["gamma_null_std"][1:]:
+        return Finding("null", NOT_MEASURED, f"no deep tap has a Γ and one of {case.null_of}", threshold=limit)
+    reason = "the credit is the same for every sample at every deep tap: it cannot tell one from another"
+    return Finding("null", FIRED, reason, threshold=limit)
 
 
 def score(row: Row) -> float | None:
