@@ -17,12 +17,15 @@ import faudit
 from faudit import audit_model
 from faudit.audit.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED
 from faudit.audit.foreign import AuditedModel
+from faudit.audit.inspection import inspected
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK
+from faudit.audit.null import score
 from faudit.nets.foreign import matches, tap_names
 from faudit.probes import PROBES
-from faudit.probes.foreign import others
+from faudit.probes.foreign import ForeignReading, turned
 from faudit.probes.probe import Reading
 from faudit.rules.rule import output_error
+from faudit.tensors import cosines
 from tests.conftest import Setup
 from tests.foreign import CLASSES, WIDTH, Around, Block, batch, everything, mlp, resmlp
 
@@ -110,25 +113,52 @@ def test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_
     assert all(value < -0.99 for value in wrong.row["rho"]) and wrong.verdict.verdict == WALK_BACK
     blind = audit_model(model, [(x, y)], taps=TAPS, credit=lambda taps, logits, y: noise)
     assert all(abs(value) < 0.3 for value in blind.row["gamma"]) and status(blind)["null"] == FIRED
-    assert right.row["null_of"] == "the credits of other samples" and "credits of other samples" in str(blind)
+    assert right.row["null_of"] == "the same credit turned at random" and "turned at random" in str(blind)
 
 
-def test_the_null_gives_no_sample_its_own_credit() -> None:
-    for samples in (2, 3, 50):
-        chosen = others(samples, torch.Generator().manual_seed(samples))
-        assert sorted(chosen.tolist()) == list(range(samples)) and not bool((chosen == torch.arange(samples)).any())
+@pytest.mark.parametrize(("samples", "features", "rank"), [(12, 5, 3), (5, 12, 5), (1, 4, 1), (4, 3, 0)])
+def test_a_turned_credit_keeps_lengths_and_angles_and_points_elsewhere(samples: int, features: int, rank: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    credit = torch.randn(samples, rank, generator=draw) @ torch.randn(rank, features, generator=draw)
+    first, second = turned(credit, [torch.Generator().manual_seed(seed) for seed in (1, 2)])
+    for other in (first, second):
+        assert other.shape == credit.shape and other.dtype == credit.dtype
+        torch.testing.assert_close(other @ other.T, credit @ credit.T, rtol=1e-5, atol=1e-5)
+    assert rank == 0 or float((first - second).norm()) > 0.1 * float(credit.norm())
 
 
-def test_a_credit_that_is_the_same_for_every_sample_is_walked_back_and_one_of_zeros_never_passes() -> None:
+def test_the_null_without_fresh_feedback_is_as_wide_as_with_it() -> None:
+    """Feedback that has nothing to do with the net: its Γ must lie within the null, as often as chance has it."""
+    model, (x, y) = mlp(dtype=torch.float64), batch(128, dtype=torch.float64)
+    net, exact = inspected(model, x, patterns=TAPS, samples=len(y))
+
+    def dfa(generator: torch.Generator) -> Any:
+        matrices = torch.randn(3, CLASSES, WIDTH, generator=generator, dtype=torch.float64)
+        return lambda taps, logits, y: [output_error(logits, y) @ matrix for matrix in matrices]
+
+    scores: dict[bool, list[float]] = {False: [], True: []}
+    for seed in range(100):
+        credit = dfa(torch.Generator().manual_seed(1000 + seed))
+        for fresh in scores:
+            reading = ForeignReading(net, exact, x, y, credit=credit, fresh=dfa if fresh else None, seed=seed)
+            gammas = [
+                [float(cosines(one, g).nanmean()) for one, g in zip(credits, reading.gradients, strict=True)]
+                for credits in (reading.credits, *reading.fresh_credits(20))
+            ]
+            draws = np.array(gammas[1:])
+            row = {"gamma": gammas[0], "gamma_null_mean": draws.mean(0), "gamma_null_std": draws.std(0, ddof=1)}
+            scores[fresh].append(score(row) or math.nan)
+    for found in scores.values():
+        assert 0.8 < np.std(found) < 1.25 and np.mean(np.array(found) > 1.645) < 0.13
+
+
+def test_a_credit_that_is_the_same_for_every_sample_fires_and_one_of_zeros_never_passes() -> None:
     model, data = mlp(), [batch()]
     same = audit_model(model, data, taps=TAPS, credit=lambda taps, logits, y: [torch.ones_like(h) for h in taps])
     assert status(same)["null"] == FIRED
     zero = audit_model(model, data, taps=TAPS, credit=lambda taps, logits, y: [0 * h for h in taps], frozen=[0.0])
     assert status(zero)["null"] == NOT_MEASURED and zero.verdict.verdict == INCONCLUSIVE
     assert zero.row["gamma"] == [None] * 3
-    (x, y) = batch(1)
-    alone = audit_model(model, [(x, y)], taps=TAPS, credit=lambda taps, logits, y: [torch.ones_like(h) for h in taps])
-    assert status(alone)["null"] == NOT_MEASURED, "one sample has no others"
 
 
 def test_without_credit_the_checks_of_credit_do_not_apply_and_depth_wants_a_control() -> None:

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from faudit.errors import ModelError
@@ -43,7 +42,7 @@ def read(path: Path) -> dict[str, Tensor]:
         raise ModelError(f"{path}: expected a file of weights, got nothing there")
     try:
         found: Any = (
-            safetensors.torch.load_file(path)
+            load_file(path)
             if path.suffix == ".safetensors"
             else torch.load(path, map_location="cpu", weights_only=True)
         )

@@ -17,7 +17,7 @@ from faudit.rows import Row, finite
 
 PASSED, FIRED, UNDECIDED = "passed", "fired", "undecided"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
-FRESH, OTHERS = "fresh feedback", "the credits of other samples"  # what Γ is held against
+FRESH, TURNED = "fresh feedback", "the same credit turned at random"  # what Γ is held against
 
 
 @dataclass(frozen=True)

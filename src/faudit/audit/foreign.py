@@ -3,7 +3,8 @@ a credit callable, Γ, ρ and their nulls; then the same judge as for runs.
 
 The model is left as it was to the last bit, weights, buffers, ``.grad``, hooks, mode and generators: what is measured
 is a copy (``inspection``). The null of a credit is the credit under fresh feedback where the caller can draw it, else
-the credits of other samples; the row says which. Costs, with a credit, about 100 forward passes for each tap.
+the same credit turned at random (``probes.foreign.turned``); the row says which. Costs, with a credit, about 100
+forward passes for each tap.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from faudit.audit.check import FRESH, OTHERS, Case, Control
+from faudit.audit.check import FRESH, TURNED, Case, Control
 from faudit.audit.inputs import buffer
 from faudit.audit.inspection import identical, inspected, same_randomness
 from faudit.audit.judge import Verdict, judge
@@ -130,7 +131,7 @@ def audit_model(
 
 def measured(reading: ForeignReading, *, has_credit: bool) -> Row:
     """Every number that the model, the loss and the credit allow."""
-    row: Row = {"null_of": None if not has_credit else OTHERS if reading.fresh is None else FRESH}
+    row: Row = {"null_of": None if not has_credit else TURNED if reading.fresh is None else FRESH}
     if has_credit:
         refuse_moods(reading)
     if not reading.is_classification:

@@ -30,21 +30,13 @@ class Null(Check):
         value = scores[-1][1]
         first = next((epoch for epoch, one in scores if one is not None and epoch > 0 and one < limit), None)
         if value is None and case.null_of != FRESH:
-            return without_null(case, limit)
+            return Finding("null", NOT_MEASURED, "Γ has no value at any deep tap", threshold=limit)
         if value is None:
             reason = "no deep block whose credit depends on feedback"
             return Finding("null", NOT_APPLICABLE, reason, threshold=limit, first_fire=first)
         reason = f"deep Γ is {value:+.1f} standard deviations from that of {case.null_of}, needed {limit:+.1f}"
         status = FIRED if value < limit else PASSED
         return Finding("null", status, reason, value=value, threshold=limit, first_fire=first)
-
-
-def without_null(case: Case, limit: float) -> Finding:
-    """A credit that is the same for every sample fires; one that teaches no deep tap leaves nothing to judge."""
-    if 0.0 not in case.last["gamma_null_std"][1:]:
-        return Finding("null", NOT_MEASURED, f"no deep tap has a Γ and one of {case.null_of}", threshold=limit)
-    reason = "the credit is the same for every sample at every deep tap: it cannot tell one from another"
-    return Finding("null", FIRED, reason, threshold=limit)
 
 
 def score(row: Row) -> float | None:

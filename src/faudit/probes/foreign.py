@@ -7,7 +7,7 @@ model, cast as a whole, because a model may keep more than parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import torch
@@ -108,19 +108,12 @@ class ForeignReading(Reading):
         return self.trace.logits.ndim == 2 and self.y.ndim == 1 and self.y.dtype == torch.int64
 
     def fresh_credits(self, draws: int) -> list[list[Tensor]]:
-        """The credits under fresh feedback or, where only one feedback is known, the credits of other samples.
-
-        Each tap is shuffled on its own, so that the taps of a draw are independent, as fresh matrices are.
-        """
+        """The credits under fresh feedback or, where only one feedback is known, the same credits turned at random."""
         if self.fresh is not None:
             return [self._refreshed(self.fresh, self.generator(f"feedback.{draw}")) for draw in range(draws)]
-        if len(self.y) < 2:
-            return []
-        generators = [self.generator(f"others.{draw}") for draw in range(draws)]
-        return [
-            [credit[others(len(credit), generator).to(credit.device)] for credit in self.credits]
-            for generator in generators
-        ]
+        generators = [self.generator(f"turn.{draw}") for draw in range(draws)]
+        turns = [turned(credit, generators) for credit in self.credits]  # per tap, then per draw
+        return [list(credits) for credits in zip(*turns, strict=True)]
 
     def _refreshed(self, fresh: Fresh, generator: torch.Generator) -> list[Tensor]:
         try:
@@ -149,9 +142,20 @@ def doubled_one(x: Tensor) -> Tensor:
     return x.double() if x.is_floating_point() else x
 
 
-def others(samples: int, generator: torch.Generator) -> Tensor:
-    """For each sample another one, at random: a cycle through all of them in random order."""
-    order = torch.randperm(samples, generator=generator)
-    chosen = torch.empty_like(order)
-    chosen[order] = order.roll(1)
-    return chosen
+def turned(credit: Tensor, generators: Sequence[torch.Generator]) -> list[Tensor]:
+    """A credit [n, features] under a random rotation of the features from each generator, one for all samples.
+
+    Lengths, angles between samples and rank stay; where it points is lost: A = U S Vᵀ becomes U S Qᵀ, Q a random
+    orthonormal frame. For Gaussian feedback, a = eB, this is the distribution under fresh draws of B. Shuffling the
+    credits among samples is not: a feedback is shared by all of them, so its chance alignment does not average out.
+    """
+    u, s, _ = torch.linalg.svd(credit.double(), full_matrices=False)
+    rank = int((s > s[0] * max(credit.shape) * torch.finfo(credit.dtype).eps).sum())
+    scores = u[:, :rank] * s[:rank]  # [n, rank]
+    return [(scores @ frame(credit.shape[1], rank, generator).to(scores).T).to(credit) for generator in generators]
+
+
+def frame(features: int, rank: int, generator: torch.Generator) -> Tensor:
+    """Orthonormal columns, uniform over all such frames, float64 [features, rank]."""
+    q, r = torch.linalg.qr(torch.randn(features, rank, generator=generator, dtype=torch.float64))
+    return q * r.diagonal().sign()  # type: ignore[no-any-return]  # torch.linalg is untyped; without the signs, not uniform
