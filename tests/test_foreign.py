@@ -77,7 +77,7 @@ def test_a_resmlp_as_a_plain_sequential_gives_the_very_numbers_of_ours() -> None
     )
     assert theirs.taps == ("embed", "0", "1", "2")
     per_tap = ("hidden_norms", "grad_norms", "grad_norms_frobenius", "precision", "precision_agree", "grad_relative",
-               "linear_acc", "acc_eval", "loss_eval", "stability", "stability_samples")  # fmt: skip
+               "linear_acc", "acc_eval", "loss_eval", "stability", "stability_samples", "reference_rank")  # fmt: skip
     per_block = ("gamma", "gamma_undefined", "gamma_chance", "rho", "rho_bp", "rho_random", "rho_pooled",
                  "rho_null_mean", "rho_null_std", "rho_null_place", "gamma_null_mean", "gamma_null_std",
                  "gamma_null_place", "nudging", "nudging_random", "nudging_study")  # fmt: skip

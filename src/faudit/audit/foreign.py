@@ -30,7 +30,7 @@ from faudit.probes.foreign import ForeignReading, Fresh, Loss
 from faudit.rows import Row, to_line
 from faudit.rules.given import Credit
 
-ALWAYS = ("norms", "gradients", "precision", "stability")
+ALWAYS = ("norms", "gradients", "precision", "stability", "rank")
 OF_CLASSES = ("accuracy", "linear")
 OF_CREDIT = ("alignment", "distribution", "perturbation", "nudging")
 COLUMNS = {"‖h‖": "hidden_norms", "‖g‖": "grad_norms", "precise": "precision_agree", "Γ": "gamma", "ρ": "rho"}
