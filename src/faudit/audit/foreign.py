@@ -125,7 +125,7 @@ def audit_model(
             refuse_labels(reading.trace.logits, y)
         row = measured(reading, has_credit=credit is not None)
     controls = [Control(f"frozen {place}", accuracy) for place, accuracy in enumerate(frozen)]
-    verdict = judge(Case(None, [{"epoch": 0, **row}], len(y), controls), asked)
+    verdict = judge(Case(config=None, rows=[{"epoch": 0, **row}], samples=len(y), frozen=controls), asked)
     return AuditedModel(net.names, len(y), row, timeless(verdict))
 
 
