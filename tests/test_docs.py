@@ -38,6 +38,12 @@ def test_commands_in_the_readme_parse() -> None:
         assert parsed(parser(), shlex.split(words)).verb
 
 
+def test_the_page_on_foreign_models_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    code = (ROOT / "docs" / "foreign.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(code, {})
+    assert capsys.readouterr().out.startswith("tap")
+
+
 def test_the_readmes_numbers_are_those_of_the_logs() -> None:
     script = ROOT / "scripts" / "readme-tables"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)

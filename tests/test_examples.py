@@ -23,4 +23,9 @@ def test_the_example_runs(tmp_path: Path, example: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert [path.stem for path in EXAMPLES] == ["01_train_two_rules", "02_own_rule", "04_figures"]
+    assert [path.stem for path in EXAMPLES] == [
+        "01_train_two_rules",
+        "02_own_rule",
+        "03_audit_your_model",
+        "04_figures",
+    ]

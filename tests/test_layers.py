@@ -28,7 +28,7 @@ LAYERS: list[list[str]] = [
     ["config", "rng", "tensors", "rows", "environment", "intervals"],
     ["nets/"],
     ["data/", "store", "arms"],
-    ["rules/", "checkpoint", "tables"],
+    ["rules/", "checkpoint", "tables", "weights"],
     ["probes/", "progress", "job"],
     ["audit/"],
     ["train"],
@@ -37,13 +37,14 @@ LAYERS: list[list[str]] = [
     ["claims_page"],
     ["reproduce"],
     ["verbs"],
+    ["audit_verb"],
     ["cli"],
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
     "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
     "sweep/local", "sweep/display", "planted/cases", "figures/style", "figures/crossarch", "figures/penalty_rescue",
-    "claims", "claims_page", "audit/strategies", "exchange", "reproduce", "demo", "verbs", "cli",
+    "claims", "claims_page", "audit/strategies", "exchange", "reproduce", "demo", "verbs", "audit_verb", "cli",
 ]  # fmt: skip
 LONGEST = 300
 
@@ -133,4 +134,7 @@ def test_nothing_is_pickled() -> None:
     for module in modules():
         for line, name, _ in imports(module):
             assert name.split(".")[0] not in ("pickle", "dill", "cloudpickle", "shelve"), f"{module}.py:{line}"
-        assert "torch.load" not in (SOURCE / f"{module}.py").read_text(), module
+        text = (SOURCE / f"{module}.py").read_text()
+        if module == "weights":  # foreign weights, as tensors alone
+            text = text.replace('torch.load(path, map_location="cpu", weights_only=True)', "", 1)
+        assert "torch.load" not in text, module

@@ -22,6 +22,10 @@ HAND = "tests/closed_forms/test_rules_by_hand.py"
 JOINT = "tests/closed_forms/test_joint_step.py"
 RULES = "tests/laws/test_rules.py"
 PROBES = "tests/laws/test_probes.py"
+FOREIGN = "tests/test_foreign.py"
+IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
+TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
+AS_WIDE = "test_the_null_without_fresh_feedback_is_as_wide_as_with_it"
 EXCHANGE, FIGURES = "tests/test_exchange.py", "tests/test_figures.py"
 MEAN_LOSS = "test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_loss"
 DEEP = "test_deep_means_every_block_but_the_first_and_undefined_stays_undefined"
@@ -86,6 +90,20 @@ DEFECTS = [
            'y, reduction="sum")', "y)", PROBES),
     Defect("a swallowed seed", "rng.py",
            'f"faudit:{seed}:{name}"', 'f"faudit:{name}"', RULES),
+    Defect("a tap that what follows writes into", "nets/foreign.py",
+           "return seen[name].clone()", "return seen[name]", f"{FOREIGN}::{IN_PLACE}"),
+    Defect("a moved state that never reaches the model", "nets/foreign.py",
+           "lambda _: h.clone()", "lambda old: old", f"{FOREIGN}::{TRUE_CREDIT}"),
+    Defect("a referee in the precision it judges", "audit/inspection.py",
+           "copied(model).double(), net.names", "copied(model), net.names", FOREIGN),
+    Defect("a foreign model left in train mode", "audit/inspection.py",
+           "copy.deepcopy(model).eval()", "copy.deepcopy(model)", FOREIGN),
+    Defect("the caller's own model measured", "audit/inspection.py",
+           "copy.deepcopy(model).eval()", "model.eval()", FOREIGN),
+    Defect("a null of shuffled samples", "probes/foreign.py",
+           "(scores @ frame(credit.shape[1], rank, generator).to(scores).T).to(credit)",
+           "credit[torch.randperm(len(credit), generator=generator)]", f"{FOREIGN}::{AS_WIDE}"),
+    Defect("weights unpickled", "weights.py", "weights_only=True", "weights_only=False", "tests/test_weights.py"),
     Defect("one generator for everything", "rng.py",
            'f"faudit:{seed}:{name}"', 'f"faudit:{seed}"', "tests/test_rng.py"),
     Defect("black padding after normalising", "data/batches.py",

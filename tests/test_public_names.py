@@ -9,7 +9,7 @@ import faudit
 
 PUBLIC = [
     "DATASETS", "NETS", "PROBES", "RULES", "Dataset", "FauditError", "LocalRule", "Net", "Probe", "Reading", "Rule",
-    "Run", "RunConfig", "Step", "fit", "generators", "runs_in",
+    "Run", "RunConfig", "Step", "audit_model", "fit", "generators", "runs_in",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from faudit.audit.foreign import audit_model
     from faudit.config import RunConfig
     from faudit.data import DATASETS
     from faudit.data.dataset import Dataset
@@ -40,12 +41,14 @@ __all__ = [
     "Run",
     "RunConfig",
     "Step",
+    "audit_model",
     "fit",
     "generators",
     "runs_in",
 ]
 
 _HOMES = {
+    "faudit.audit.foreign": ("audit_model",),
     "faudit.config": ("RunConfig",),
     "faudit.data": ("DATASETS",),
     "faudit.data.dataset": ("Dataset",),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from faudit import __version__, verbs
+from faudit import __version__, audit_verb, verbs
 from faudit.arms import Plan
 from faudit.config import KEYS, SETTINGS, attribute, default, epoch_list, switch, whole
 from faudit.data import DATASETS
@@ -110,13 +110,16 @@ def parser() -> Parser:
     demo = verb("demo", verbs.run_demo, "BP, FA, DFA, DFA + penalty and both frozen baselines on the embedded digits")
     demo.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="where the runs go (default: demo)")
 
-    audit = verb("audit", verbs.run_audit, "a verdict on runs: 0 trustworthy, 1 needs walk-back, 3 inconclusive")
-    audit.add_argument("names", nargs="+", metavar="RUN", help="a run's directory, or its name in the store")
+    audit = verb(
+        "audit", audit_verb.run_audit, "a verdict on runs or a model: 0 trustworthy, 1 needs walk-back, 3 inconclusive"
+    )
+    audit.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
     add_store(audit)
     audit.add_argument("--protocol", default="faudit-1", help="faudit-1 or study (default: faudit-1)")
     audit.add_argument("--data-dir", type=Path, metavar="DIR", help="where the dataset's files are")
     audit.add_argument("--with-controls", action="store_true", help="train the matched frozen runs that are missing")
     audit.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a page for an appendix")
+    add_model(audit)
 
     figure = verb("figure", verbs.run_figure, "one figure from the runs present; says which are missing")
     figure.add_argument("name", metavar="NAME", help=", ".join(FIGURES))
@@ -174,6 +177,23 @@ def add_setting(own: Parser, name: str) -> None:
             metavar=name.upper().replace("-", "_"),
             help=f"{about['help']} (default: {default(attribute(name))})",
         )
+
+
+def add_model(own: Parser) -> None:
+    """A model of somebody else's code instead of runs."""
+    own.add_argument(
+        "--model", metavar="PACKAGE.MODULE:FACTORY", help="instead of runs: a function that returns an nn.Module"
+    )
+    own.add_argument("--weights", type=Path, metavar="FILE", help="safetensors, or a torch.save of a state dict")
+    own.add_argument("--taps", nargs="+", metavar="PATTERN", help="submodules to measure at, such as 'blocks.*'")
+    own.add_argument("--data", metavar="NAME", help="dataset whose test samples are measured on")
+    own.add_argument("--samples", type=count, metavar="N", help=f"how many of them (default: {audit_verb.SAMPLES})")
+    own.add_argument(
+        "--credit", metavar="PACKAGE.MODULE:NAME", help="credit(taps, logits, y), a signal shaped as each tap"
+    )
+    own.add_argument(
+        "--frozen-accuracy", type=float, nargs="+", metavar="A", help="of models whose tapped blocks never trained"
+    )
 
 
 def add_plan(own: Parser, *, venue: bool = True) -> None:

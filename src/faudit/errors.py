@@ -29,3 +29,7 @@ class LockedError(StoreError):
 
 class CheckpointError(StoreError):
     """A checkpoint that cannot be read back whole."""
+
+
+class ModelError(FauditError):
+    """A foreign model, its taps, its batches or its credit callable that cannot be audited."""

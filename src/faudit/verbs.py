@@ -64,34 +64,6 @@ def run_named(name: str, runs: Path) -> Run:
     return run
 
 
-def run_audit(args: argparse.Namespace) -> int:
-    from faudit.audit.audit import EXIT_CODES, audit, control_of, worst
-    from faudit.audit.protocol import protocol
-    from faudit.audit.template import page
-    from faudit.store import write_whole
-    from faudit.sweep.local import cores, run_all
-
-    asked = protocol(args.protocol)
-    runs = [run_named(name, args.runs) for name in args.names]
-    if args.with_controls:
-        for store in dict.fromkeys(run.path.parent for run in runs):
-            wanted = [control_of(run.config()) for run in runs if run.path.parent == store]
-            outcome = run_all(wanted, store, data_dir=args.data_dir, jobs=cores())
-            remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])
-    audited = [audit(run, asked, data_dir=args.data_dir) for run in runs]
-    together = worst([one.verdict for one in audited])
-    if args.markdown:
-        write_whole(args.markdown, page(audited).encode())
-    if args.json:
-        print_json({"protocol": asked.name, "verdict": together, "runs": [one.to_json() for one in audited]})
-    else:
-        for one in audited:
-            print(f"{one.run.name}: {one.verdict.verdict}")
-            for reason in one.verdict.reasons:
-                print(f"    {reason}")
-    return EXIT_CODES[together]
-
-
 def run_show(args: argparse.Namespace) -> int:
     from faudit.store import runs_in
     from faudit.tables import overview, readable, run_table, runs_table, settings_line

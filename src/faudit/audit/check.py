@@ -18,6 +18,7 @@ from faudit.rows import Row, finite
 
 PASSED, FIRED, UNDECIDED, INVALID = "passed", "fired", "undecided", "invalid"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
+FRESH, TURNED = "fresh feedback", "the same credit turned at random"  # what Γ is held against
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Control:
 class Case:
     """One run as the checks see it: rows, the last with the costly probes if they were measured, and controls."""
 
-    config: RunConfig
+    config: RunConfig | None  # None for a foreign model
     rows: Sequence[Row]
     samples: int  # of the set that accuracies were taken on
     classes: int
@@ -66,7 +67,13 @@ class Case:
 
     @property
     def is_frozen(self) -> bool:
-        return self.config.rule.startswith("frozen")
+        return self.config is not None and self.config.rule.startswith("frozen")
+
+    @property
+    def null_of(self) -> str | None:
+        """What Γ is held against; None where a foreign model was given without a credit."""
+        value: str | None = self.last.get("null_of", FRESH)
+        return value
 
 
 class Check(ABC):

@@ -6,7 +6,7 @@ Where either fails, ρ and what rests on the same network are invalid: reported 
 
 from __future__ import annotations
 
-from faudit.audit.check import INVALID, NOT_MEASURED, PASSED, Case, Check, Finding
+from faudit.audit.check import INVALID, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
 from faudit.audit.protocol import Protocol
 
 
@@ -15,6 +15,8 @@ class Controls(Check):
 
     def find(self, case: Case, protocol: Protocol) -> Finding:
         row = case.last
+        if case.null_of is None:
+            return Finding("controls", NOT_APPLICABLE, "no credit was given")
         if "rho_valid" not in row:
             return Finding("controls", NOT_MEASURED, "no perturbation was made")
         known = [value for value in row["rho_bp"] if value is not None]

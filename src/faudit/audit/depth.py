@@ -25,7 +25,9 @@ class Depth(Check):
         if case.is_frozen:
             return Finding("depth", NOT_APPLICABLE, "its own blocks are frozen", threshold=limit)
         if not case.frozen or case.accuracy is None:
-            return Finding("depth", NOT_MEASURED, "no matched run with frozen blocks", threshold=limit)
+            of_model = "no accuracy of a matched model with frozen blocks (frozen=…, --frozen-accuracy)"
+            missing = "no matched run with frozen blocks" if case.config else of_model
+            return Finding("depth", NOT_MEASURED, missing, threshold=limit)
         frozen = fmean(control.accuracy for control in case.frozen)
         if protocol.points is not None:
             return in_points(case.accuracy, frozen, limit)

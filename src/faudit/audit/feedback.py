@@ -6,7 +6,7 @@ spread of Γ over fresh draws is then exactly zero at every block. Not asked of 
 
 from __future__ import annotations
 
-from faudit.audit.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
+from faudit.audit.check import FIRED, FRESH, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
 from faudit.audit.protocol import Protocol
 
 
@@ -16,6 +16,8 @@ class Feedback(Check):
     def find(self, case: Case, protocol: Protocol) -> Finding:
         if case.is_frozen:
             return Finding("feedback", NOT_APPLICABLE, "its blocks are taught nothing")
+        if case.null_of != FRESH:
+            return Finding("feedback", NOT_APPLICABLE, "no way to draw the feedback afresh was given")
         if "gamma_null_std" not in case.last:
             return Finding("feedback", NOT_MEASURED, "no fresh feedback was drawn")
         spreads = [std for std in case.last["gamma_null_std"] if std is not None]

@@ -18,6 +18,8 @@ class Movement(Check):
         limit = protocol.turn
         if case.is_frozen:
             return Finding("movement", NOT_APPLICABLE, "its own blocks are frozen", threshold=limit)
+        if case.config is None:
+            return Finding("movement", NOT_APPLICABLE, "a model alone does not say where it began", threshold=limit)
         found = least(case.last)
         if found is None:
             return Finding("movement", NOT_MEASURED, "where its weights began is not known", threshold=limit)

@@ -16,6 +16,7 @@ from faudit.audit.protocol import Protocol
 from faudit.rows import Row
 
 NEEDED = ("gamma_null_std", "gamma_chance")
+DEEP = "of the deep blocks"
 BAND = 1.96  # standard deviations in the half-width of ``gamma_chance``
 
 
@@ -26,6 +27,8 @@ class Null(Check):
         limit = protocol.quantile
         if case.is_frozen:
             return Finding("null", NOT_APPLICABLE, "its blocks are taught nothing", threshold=limit)
+        if case.null_of is None:
+            return Finding("null", NOT_APPLICABLE, "no credit was given", threshold=limit)
         if any(name not in case.last for name in NEEDED):
             return Finding("null", NOT_MEASURED, "Γ was not held against chance", threshold=limit)
         if any(gamma is None for gamma in case.last["gamma"]):
@@ -37,16 +40,16 @@ class Null(Check):
         fired = (epoch for epoch, (one, _) in measured if epoch > 0 and one is not None and one < limit)
         if value is None:
             return Finding("null", NOT_APPLICABLE, "no deep block is taught anything", threshold=limit)
-        reason = (
-            f"Γ {where} is {value:+.1f} standard deviations from chance (p = {tail(value):.2g}), needed {limit:+.1f}"
-        )
+        against = case.null_of if where == DEEP else "random directions"
+        far = f"{value:+.1f} standard deviations from that of {against}"
+        reason = f"Γ {where} is {far} (p = {tail(value):.2g}), needed {limit:+.1f}"
         status = FIRED if value < limit else PASSED
         return Finding("null", status, reason, value=value, threshold=limit, first_fire=next(fired, None))
 
 
 def least(row: Row) -> tuple[float | None, str]:
     """The smallest score of a row, and of what it is."""
-    found = [(score(row), "of the deep blocks"), *((one, f"of block {block}") for block, one in unfed(row))]
+    found = [(score(row), DEEP), *((one, f"of block {block}") for block, one in unfed(row))]
     known = [(value, where) for value, where in found if value is not None]
     return min(known, default=(None, ""))
 

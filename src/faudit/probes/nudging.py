@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from faudit.probes.perturbation import losses
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import mean_defined, norms
 
@@ -40,7 +39,7 @@ def relative(reading: Reading, block: int, signal: Tensor) -> float | None:
     signal = signal.double()
     step = STEP * norms(exact.taps[tap]) / norms(signal)  # NaN or infinite where there is no signal
     shift = reading.net.lift(step[:, None] * signal, h)
-    change = losses(exact, exact.params, tap, h - shift) - losses(exact, exact.params, tap, h)
+    change = exact.losses_from(tap, h - shift) - exact.losses_from(tap, h)
     return mean_defined(torch.where(norms(signal) > 0, change, torch.nan))[0]
 
 
@@ -51,7 +50,7 @@ def absolute(reading: Reading, block: int) -> float | None:
     if not bool(credit.any()):
         return None
     shift = reading.net.lift((STEP * credit).to(h.dtype), h)
-    change = losses(reading, reading.params, tap, h - shift) - losses(reading, reading.params, tap, h)
+    change = reading.losses_from(tap, h - shift) - reading.losses_from(tap, h)
     return float(change.double().mean())
 
 

@@ -23,10 +23,8 @@ from math import sqrt
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Params
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import Correlation, cosines, mean_defined, norms
 
@@ -43,7 +41,7 @@ class Perturbation(Probe):
     tier: ClassVar[str] = "full"
 
     def measure(self, reading: Reading) -> dict[str, Any]:
-        draws = fresh_credits(reading)
+        draws = reading.fresh_credits(DRAWS)
         blocks = [
             one_block(reading, block, [credits[block] for credits in draws]) for block in range(reading.net.blocks)
         ]
@@ -102,17 +100,6 @@ def null(name: str, value: float | None, draws: list[float | None]) -> dict[str,
     return dict(zip(names, (statistics.mean(known), spread, *place), strict=True))
 
 
-def fresh_credits(reading: Reading) -> list[list[Tensor]]:
-    """What the rule would teach each block with, had its feedback been drawn anew; none for a rule without feedback."""
-    if not reading.state:
-        return []
-    draws = []
-    for draw in range(DRAWS):
-        state = reading.rule.init(reading.net, reading.x[:1], reading.generator(f"feedback.{draw}"))
-        draws.append(reading.credits_under({name: value.to(reading.x) for name, value in state.items()}))
-    return draws
-
-
 Changes = Callable[[Tensor], Tensor]  # unit directions [n, features] → change of each sample's loss along them, [n]
 
 
@@ -136,13 +123,12 @@ def directions(reading: Reading, tap: int) -> Iterator[Tensor]:
 
 def central_changes(reading: Reading, tap: int) -> Changes:
     """[ℓ(h + εv) − ℓ(h − εv)] / 2ε with ε relative to ‖h‖, in float64."""
-    params = {name: value.double() for name, value in reading.params.items()}
-    h = reading.trace.taps[tap].double()
+    exact, h = reading.doubled, reading.trace.taps[tap].double()
     step = STEP * norms(reading.taps[tap])
 
     def changes(v: Tensor) -> Tensor:
         shift = reading.net.lift(step[:, None] * v, h)
-        return (losses(reading, params, tap, h + shift) - losses(reading, params, tap, h - shift)) / (2 * step)
+        return (exact.losses_from(tap, h + shift) - exact.losses_from(tap, h - shift)) / (2 * step)
 
     return changes
 
@@ -150,16 +136,10 @@ def central_changes(reading: Reading, tap: int) -> Changes:
 def study_changes(reading: Reading, tap: int) -> Changes:
     """[ℓ(h + εv) − ℓ(h)] / ε with an absolute ε, in the net's own precision, as the study does it."""
     h = reading.trace.taps[tap]
-    before = losses(reading, reading.params, tap, h)
+    before = reading.losses_from(tap, h)
 
     def changes(v: Tensor) -> Tensor:
         shift = reading.net.lift((STEP * v).to(h.dtype), h)
-        return (losses(reading, reading.params, tap, h + shift) - before) / STEP
+        return (reading.losses_from(tap, h + shift) - before) / STEP
 
     return changes
-
-
-@torch.no_grad()
-def losses(reading: Reading, params: Params, tap: int, h: Tensor) -> Tensor:
-    """Each sample's loss from a tap on."""
-    return F.cross_entropy(reading.net.onward(params, tap, h), reading.y, reduction="none")

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import torch
 
 from faudit.probes.probe import Probe, Reading
-from faudit.rules.rule import output_error
 from faudit.tensors import cosines, mean_defined, median, norms
 
 AGREEMENT = 0.99  # cosine from which two computations of one direction are taken to agree
@@ -31,8 +30,9 @@ class Precision(Probe):
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         exact = reading.doubled
-        errors = norms(output_error(exact.trace.logits, exact.y))
-        open_ones = ~(errors < ROUNDING * torch.finfo(reading.x.dtype).eps)  # an error that is NaN is an open one
+        errors = norms(exact.errors)
+        rounding = ROUNDING * torch.finfo(reading.gradients[0].dtype).eps
+        open_ones = ~(errors < rounding)  # an error that is NaN is an open one
         angles = [cosines(own, true)[open_ones] for own, true in zip(reading.gradients, exact.gradients, strict=True)]
         return {
             "precision": [mean_defined(angle)[0] for angle in angles],

@@ -19,7 +19,7 @@ from torch import Tensor
 from faudit.nets.net import Net, Params, Trace
 from faudit.rng import derived
 from faudit.rules.bp import tap_gradients
-from faudit.rules.rule import Rule, State
+from faudit.rules.rule import Rule, State, output_error
 
 
 @dataclass(eq=False)
@@ -46,8 +46,22 @@ class Reading:
 
     @cached_property
     def losses(self) -> Tensor:
-        """Cross-entropy of each sample, [n]."""
-        return F.cross_entropy(self.trace.logits, self.y, reduction="none")
+        """The loss of each sample, [n]."""
+        return self.loss(self.trace.logits)
+
+    def loss(self, logits: Tensor) -> Tensor:
+        """The loss of each sample given its logits, [n]: cross-entropy."""
+        return F.cross_entropy(logits, self.y, reduction="none")
+
+    @torch.no_grad()
+    def losses_from(self, tap: int, h: Tensor) -> Tensor:
+        """The loss of each sample had this tap been h, [n]."""
+        return self.loss(self.net.onward(self.params, tap, h))
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """∂ℓ_i/∂logits of each sample, the output error."""
+        return output_error(self.trace.logits, self.y)
 
     @cached_property
     def taps(self) -> list[Tensor]:
@@ -69,6 +83,13 @@ class Reading:
         """The same, had the rule another state."""
         signals = self.rule.credit(self.net, self.params, state, self.trace.taps, self.trace.logits, self.y)
         return [signals[self.net.taught_at(l)] for l in range(self.net.blocks)]
+
+    def fresh_credits(self, draws: int) -> list[list[Tensor]]:
+        """What each block would be taught with, had the feedback been drawn anew; none for a rule without feedback."""
+        if not self.state:
+            return []
+        states = [self.rule.init(self.net, self.x[:1], self.generator(f"feedback.{draw}")) for draw in range(draws)]
+        return [self.credits_under({name: value.to(self.x) for name, value in state.items()}) for state in states]
 
     @cached_property
     def doubled(self) -> Reading:

@@ -24,7 +24,7 @@ class Stability(Probe):
     tier: ClassVar[str] = "full"
 
     def measure(self, reading: Reading) -> dict[str, Any]:
-        gradient = reading.gradients[reading.net.blocks // 2].double()
+        gradient = reading.gradients[(len(reading.gradients) - 1) // 2].double()  # h_0 … h_L: tap L // 2
         size = len(gradient) // BATCHES
         if size == 0:
             return {"stability": None, "stability_samples": 0}

@@ -1,0 +1,66 @@
+"""Audit a model that is not faudit's: any nn.Module, your data, your credit signal; the model is left as it was.
+
+A plain residual MLP is trained by backprop, and once more with its blocks frozen, as the control that tells whether the
+blocks do anything. Then DFA's credit is held against the true gradient on it: feedback that these blocks never met.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from faudit import DATASETS, audit_model
+
+WIDTH, CLASSES, DEPTH = 32, 10, 3
+Credit = Callable[[list[Tensor], Tensor, Tensor], list[Tensor]]
+data = DATASETS["digits"](None)
+x, y = data.normalise(data.train_x), data.train_y
+test = data.normalise(data.test_x), data.test_y
+
+
+class Block(nn.Module):
+    """A residual branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return torch.add(h, self.body(h))
+
+
+def trained(*, frozen: bool) -> nn.Module:
+    """The embedding, the blocks and the readout, after five epochs."""
+    torch.manual_seed(0)
+    embed = nn.Sequential(nn.Flatten(), nn.Linear(64, WIDTH))
+    blocks = nn.Sequential(*(Block() for _ in range(DEPTH))).requires_grad_(not frozen)
+    model = nn.Sequential(embed, blocks, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES))
+    optimizer = torch.optim.AdamW((weight for weight in model.parameters() if weight.requires_grad), lr=3e-3)
+    for _ in range(5):
+        for batch in torch.randperm(len(x)).split(64):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[batch]), y[batch]).backward()
+            optimizer.step()
+    return model
+
+
+def dfa(generator: torch.Generator) -> Credit:
+    """credit(taps, logits, y): a signal shaped as each tap, here eB with one B a tap."""
+    matrices = torch.randn(DEPTH + 1, CLASSES, WIDTH, generator=generator)
+
+    def credit(taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
+        error = logits.softmax(dim=1) - F.one_hot(y, CLASSES)
+        return [error @ matrix for matrix in matrices]
+
+    return credit
+
+
+model, control = trained(frozen=False), trained(frozen=True)
+frozen = float((control(test[0]).argmax(dim=1) == test[1]).float().mean())
+taps = ["0", "1.*"]  # names or patterns of model.named_modules(): the embedding, and each block
+
+print("what backprop made of it:", audit_model(model, [test], taps=taps, frozen=[frozen]), sep="\n")
+mine = dfa(torch.Generator().manual_seed(0))
+audited = audit_model(model, [test], taps=taps, frozen=[frozen], samples=128, credit=mine, fresh=dfa)
+print("\nand DFA's credit on it:", audited, sep="\n")
