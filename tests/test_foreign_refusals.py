@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from faudit import FauditError, audit_model
+from faudit.nets.foreign import ForeignNet
 from tests.foreign import CLASSES, WIDTH, Around, batch, everything, mlp
 
 TAPS = ["0", "2", "4"]
@@ -50,7 +51,11 @@ def without_grad(self: Around, h: Tensor) -> Tensor:
         (without_grad, ["'two' runs inside no-grad code", "Remove torch.no_grad()"]),
         (lambda self, h: self.two(h).detach(), ["depends on none of the taps one, two"]),
         (lambda self, h: h + self.two(h).detach(), ["does not depend on the tap 'two'"]),
-        (lambda self, h: h, ["'two' does not run in a forward pass"]),
+        (lambda self, h: h, ["'two' does not run in a forward pass", "gradients on"]),
+        (
+            lambda self, h: self.two(h) if torch.is_grad_enabled() else 2 * h,
+            ["the tap 'two' does not run", "gradients off"],
+        ),
         (counted, ["changes its own state in eval mode: 'count'", "self.training"]),
         (noted, ["changes its own state in eval mode: 'seen'"]),
         (lambda self, h: F.dropout(self.two(h), 0.5), ["not deterministic in eval mode", "'the logits'", "Refused"]),
@@ -62,8 +67,15 @@ def without_grad(self: Around, h: Tensor) -> Tensor:
 )
 def test_a_model_that_cannot_be_measured(code: Callable[[Around, Tensor], Tensor], told: list[str]) -> None:
     said = refusal(Around(code), taps=["one", "two"])
+    assert "float64" not in said
     for words in told:
         assert words in said
+
+
+def test_a_state_moved_at_a_tap_that_does_not_run_is_never_taken_for_one_without_effect() -> None:
+    net = ForeignNet((WIDTH,), CLASSES, Around(lambda self, h: h), ("two",))
+    with pytest.raises(FauditError, match="'two' does not run"):
+        net.moved(batch()[0], 0, batch()[0])
 
 
 def test_taps_that_match_nothing_are_told_what_exists() -> None:

@@ -65,6 +65,9 @@ class ForeignNet(Net):
 
         with outputs_through(self.model, {name: partial(keep, name) for name in self.names}):
             logits = logits_of(called(self.model, x))
+        for name in self.names:
+            if name not in seen:
+                self._refuse_silent(name)
         return seen, logits
 
     def trace(self, params: Params, x: Inputs) -> Trace:
@@ -74,8 +77,11 @@ class ForeignNet(Net):
 
     def moved(self, x: Inputs, tap: int, h: Tensor) -> Tensor:
         """The logits had this tap been h, whatever the model computes before it."""
-        with outputs_through(self.model, {self.names[tap]: lambda _: h.clone()}):
-            return logits_of(called(self.model, x))
+        with outputs_through(self.model, {self.names[tap]: lambda _: h.clone()}) as reached:
+            logits = logits_of(called(self.model, x))
+        if not reached:
+            self._refuse_silent(self.names[tap])
+        return logits
 
     def onward(self, params: Params, block: int, h: Tensor) -> Tensor:
         self._refuse("onward without the batch: `moved` has it")
@@ -94,6 +100,13 @@ class ForeignNet(Net):
 
     def join(self, h: Tensor, f: Tensor) -> Tensor:
         self._refuse("join")
+
+    def _refuse_silent(self, name: str) -> NoReturn:
+        raise ModelError(
+            f"the tap {name!r} does not run in a forward pass of this model with gradients "
+            f"{'on' if torch.is_grad_enabled() else 'off'}: expected a submodule that always does. Leave it out; of a "
+            "compiled or scripted model, give the original."
+        )
 
     def _refuse(self, what: str) -> NoReturn:
         raise ModelError(f"a foreign model has taps and no {what}: it can be measured, not trained by a rule.")
@@ -155,10 +168,15 @@ def _component(word: str, pattern: str) -> bool:
 
 
 @contextmanager
-def outputs_through(model: nn.Module, changes: Mapping[str, Callable[[Tensor], Tensor]]) -> Iterator[None]:
-    """Send the first tensor of each named submodule's output through a function; no hook is left behind."""
+def outputs_through(model: nn.Module, changes: Mapping[str, Callable[[Tensor], Tensor]]) -> Iterator[set[str]]:
+    """Send the first tensor of each named submodule's output through a function; no hook is left behind.
+
+    Yields the names of those that ran, which is empty until they do.
+    """
+    reached: set[str] = set()
 
     def hook(name: str, _module: nn.Module, _args: Any, output: Any) -> Any:
+        reached.add(name)
         new = changed(output, changes[name])
         if new is None:
             raise ModelError(
@@ -171,7 +189,7 @@ def outputs_through(model: nn.Module, changes: Mapping[str, Callable[[Tensor], T
     try:
         for name in changes:
             handles.append(model.get_submodule(name).register_forward_hook(partial(hook, name)))
-        yield
+        yield reached
     finally:
         for handle in handles:
             handle.remove()
