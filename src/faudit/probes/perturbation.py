@@ -54,10 +54,20 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, fl
     gradient, credit = reading.gradients[tap], reading.credits[block]
     noise = torch.randn(gradient.shape, generator=reading.generator(f"noise.{block}"), dtype=torch.float64)
     exact = reading.doubled.gradients[tap]  # the control is of the method: rounding is the referee's business
-    signals = [credit, exact, noise.to(gradient), *fresh]
-    ours = correlations(reading, tap, signals, changes=central_changes(reading, tap))
-    (study,) = correlations(reading, tap, [credit], changes=study_changes(reading, tap))
-    means = [mean_defined(correlation.per_row()) for correlation in ours]
+    signals = [torch.stack([credit.double(), exact, noise.to(exact)]), *([torch.stack(fresh)] if fresh else [])]
+    own, crude = Correlation(len(gradient)), Correlation(len(gradient))
+    each = [Correlation(len(stack) * len(gradient)) for stack in signals]  # rows: one signal after another
+    true, rough = central_changes(reading, tap), study_changes(reading, tap)
+    for v in directions(reading, tap):
+        change = true(v)
+        for stack, correlation in zip(signals, each, strict=True):
+            predicted = torch.einsum("snd,nd->sn", stack, v.to(stack.dtype))
+            correlation.add(predicted.flatten(), change.repeat(len(stack)))
+            if correlation is each[0]:
+                own.add(predicted[0], change)
+                crude.add(predicted[0], rough(v))
+    rows = [row for correlation in each for row in correlation.per_row().split(len(gradient))]
+    means = [mean_defined(row) for row in rows]
     null_rho = [mean for mean, _ in means[3:]]
     null_gamma = [mean_defined(cosines(draw, gradient))[0] for draw in fresh]
     gamma = mean_defined(cosines(credit, gradient))[0]
@@ -66,8 +76,8 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, fl
         "rho": means[0][0] if valid else None,
         "rho_valid": valid,
         "rho_undefined": means[0][1],
-        "rho_pooled": ours[0].pooled(),
-        "rho_study": study.pooled(),
+        "rho_pooled": own.pooled(),
+        "rho_study": crude.pooled(),
         "rho_bp": means[1][0],
         "rho_random": means[2][0],
         **null("rho", means[0][0], null_rho),
@@ -103,21 +113,11 @@ def null(name: str, value: float | None, draws: list[float | None]) -> dict[str,
 Changes = Callable[[Tensor], Tensor]  # unit directions [n, features] → change of each sample's loss along them, [n]
 
 
-def correlations(reading: Reading, tap: int, signals: list[Tensor], *, changes: Changes) -> list[Correlation]:
-    """Predicted against true changes, for several signals over the same directions."""
-    out = [Correlation(len(reading.y)) for _ in signals]
-    for v in directions(reading, tap):
-        true = changes(v).double()
-        for correlation, signal in zip(out, signals, strict=True):
-            correlation.add((signal.double() * v).sum(dim=1), true)
-    return out
-
-
 def directions(reading: Reading, tap: int) -> Iterator[Tensor]:
     """Random unit directions, one a sample at a time, float64 [n, features]."""
-    generator = reading.generator(f"directions.{tap}")
+    generator, shape = reading.generator(f"directions.{tap}"), reading.taps[tap].shape
     for _ in range(DIRECTIONS):
-        v = torch.randn(reading.taps[tap].shape, generator=generator, dtype=torch.float64).to(reading.x.device)
+        v = torch.randn(shape, generator=generator, dtype=torch.float32).to(reading.taps[tap].device, torch.float64)
         yield v / norms(v)[:, None]
 
 
