@@ -34,7 +34,7 @@ LAYERS: list[list[str]] = [
     ["train"],
     ["sweep/", "figures/", "planted/"],
     ["claims", "exchange", "bench", "demo"],
-    ["claims_page"],
+    ["claims_page", "bench_audit"],
     ["reproduce"],
     ["verbs"],
     ["audit_verb"],

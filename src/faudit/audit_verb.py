@@ -19,8 +19,14 @@ from faudit.verbs import print_json, remark, run_named
 if TYPE_CHECKING:
     from torch import nn
 
+    from faudit.audit.audit import Audited
+    from faudit.audit.method import Method
+    from faudit.store import Run
+
+Table = dict[str, Any]
 SAMPLES = 256
 OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that mean nothing to a run
+OF_RUNS = ("with_controls", "utility", "sensitivity")  # and to a model
 
 
 def run_audit(args: argparse.Namespace) -> int:
@@ -28,11 +34,15 @@ def run_audit(args: argparse.Namespace) -> int:
         strays = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
         if strays:
             raise ConfigError(f"{strays[0]} is for a model of your own: expected --model too, got runs only")
-        if not args.names:
-            raise ConfigError("nothing to audit: expected RUN names, or --model package.module:factory")
+        if not (args.names or args.utility or args.sensitivity):
+            raise ConfigError(
+                "nothing to audit: expected RUN names, --utility or --sensitivity for all runs of the store, "
+                "or --model package.module:factory"
+            )
         return audit_runs(args)
-    if args.names or args.with_controls:
-        came = args.names[0] if args.names else "--with-controls"
+    of_runs = [flag(name) for name in OF_RUNS if getattr(args, name)]
+    if args.names or of_runs:
+        came = args.names[0] if args.names else of_runs[0]
         raise ConfigError(f"--model and runs exclude one another: expected one of them, got {came!r} too")
     for name in ("taps", "data"):
         if getattr(args, name) is None:
@@ -45,31 +55,90 @@ def flag(name: str) -> str:
 
 
 def audit_runs(args: argparse.Namespace) -> int:
-    from faudit.audit.audit import EXIT_CODES, audit, control_of, worst
+    from faudit.audit.audit import EXIT_CODES, audit
+    from faudit.audit.method import methods, worst
     from faudit.audit.protocol import protocol
     from faudit.audit.template import page
+    from faudit.audit.utility import sensitivity, utility
     from faudit.store import write_whole
-    from faudit.sweep.local import cores, run_all
 
     asked = protocol(args.protocol)
-    runs = [run_named(name, args.runs) for name in args.names]
+    runs = [run_named(name, args.runs) for name in args.names] or finished(args.runs)
     if args.with_controls:
-        for store in dict.fromkeys(run.path.parent for run in runs):
-            wanted = [control_of(run.config()) for run in runs if run.path.parent == store]
-            outcome = run_all(wanted, store, data_dir=args.data_dir, jobs=cores())
-            remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])
+        make_controls(runs, data_dir=args.data_dir)
     audited = [audit(run, asked, data_dir=args.data_dir) for run in runs]
+    by_method = methods([(one.config, one.verdict) for one in audited])
+    extra = {
+        "utility": utility(audited, asked) if args.utility else None,
+        "sensitivity": sensitivity(audited, asked) if args.sensitivity else None,
+    }
     together = worst([one.verdict for one in audited])
     if args.markdown:
-        write_whole(args.markdown, page(audited).encode())
+        text = page(audited, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
+        write_whole(args.markdown, text.encode())
     if args.json:
-        print_json({"protocol": asked.name, "verdict": together, "runs": [one.to_json() for one in audited]})
+        print_json(
+            {
+                "protocol": asked.name,
+                "verdict": together,
+                "methods": [method.to_json() for method in by_method],
+                "runs": [one.to_json() for one in audited],
+                **{name: table for name, table in extra.items() if table is not None},
+            }
+        )
     else:
-        for one in audited:
-            print(f"{one.run.name}: {one.verdict.verdict}")
-            for reason in one.verdict.reasons:
-                print(f"    {reason}")
+        tell(audited, by_method, **extra)
     return EXIT_CODES[together]
+
+
+def finished(store: Path) -> list[Run]:
+    """Every finished run of a store; a damaged one is told of and left out."""
+    from faudit.store import runs_in
+
+    runs = []
+    for run in runs_in(store):
+        try:
+            run.config()
+        except FauditError as error:
+            remark([f"left out: {error}"])
+            continue
+        if run.status in ("done", "failed"):
+            runs.append(run)
+    if not runs:
+        raise ConfigError(f"nothing to audit: expected RUN names or a store with finished runs, got none in {store}")
+    return runs
+
+
+def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
+    """Train the matched frozen runs that are missing beside the runs."""
+    from faudit.audit.audit import control_of
+    from faudit.sweep.local import cores, run_all
+
+    for store in dict.fromkeys(run.path.parent for run in runs):
+        wanted = [control_of(run.config()) for run in runs if run.path.parent == store]
+        outcome = run_all(wanted, store, data_dir=data_dir, jobs=cores())
+        remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])
+
+
+def tell(audited: list[Audited], by_method: list[Method], *, utility: Table | None, sensitivity: Table | None) -> None:
+    """Verdicts with their reasons, then methods of several seeds, then the tables that were asked for."""
+    from faudit.audit.template import method_table
+    from faudit.audit.utility import KEY, aligned, sensitivity_table, utility_table
+
+    for one in audited:
+        print(f"{one.run.name}: {one.verdict.verdict}")
+        for reason in one.verdict.reasons:
+            print(f"    {reason}")
+    for method in by_method:
+        if len(method.seeds) > 1:
+            print(f"{method.name}, {len(method.seeds)} seeds: {method.verdict}")
+            for text in aligned(method_table(method)):
+                print(f"    {text}")
+    for table in (utility_table(utility) if utility else None, sensitivity_table(sensitivity) if sensitivity else None):
+        for text in aligned(table) if table else []:
+            print(text)
+    if utility:
+        print(KEY)
 
 
 def audit_factory(args: argparse.Namespace) -> int:

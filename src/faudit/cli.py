@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from faudit import __version__, audit_verb, verbs
+from faudit import __version__, audit_verb, bench_verbs, verbs
 from faudit.arms import Plan
 from faudit.config import KEYS, SETTINGS, attribute, default, epoch_list, switch, whole
 from faudit.data import DATASETS
@@ -118,6 +118,10 @@ def parser() -> Parser:
     audit.add_argument("--protocol", default="faudit-1", help="faudit-1 or study (default: faudit-1)")
     audit.add_argument("--data-dir", type=Path, metavar="DIR", help="where the dataset's files are")
     audit.add_argument("--with-controls", action="store_true", help="train the matched frozen runs that are missing")
+    audit.add_argument("--utility", action="store_true", help="what each reporting strategy would have concluded")
+    audit.add_argument(
+        "--sensitivity", action="store_true", help="which verdicts change, had a threshold stood elsewhere"
+    )
     audit.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a page for an appendix")
     add_model(audit)
 
@@ -151,8 +155,13 @@ def parser() -> Parser:
     back.add_argument("files", type=Path, nargs="+", metavar="FILE", help="JSON files of the study, or exported ones")
     back.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="the run store (default: runs)")
 
-    bench = verb("bench", verbs.run_bench, "side-by-side speed in one run, as ratios")
-    bench.add_argument("what", choices=["train"], metavar="train")
+    bench = verb("bench", bench_verbs.run_bench, "speed as ratios in one run; the protocol against planted faults")
+    bench.add_argument("what", choices=["train", "audit", "protocol"], metavar="train|audit|protocol")
+    bench.add_argument("--seeds", type=count, nargs="+", metavar="S", default=Plan().seeds, help="of planted networks")
+    bench.add_argument("--jobs", type=count, metavar="N", help="planted networks side by side (default: one per core)")
+    bench.add_argument(
+        "--out", type=Path, default=Path("protocol"), metavar="DIR", help="for the planted table (default: protocol)"
+    )
     bench.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="a real CIFAR-10; without it, noise of the same shape"
     )

@@ -161,18 +161,6 @@ def finish(config: RunConfig, run: Run, *, data_dir: Path | None, title: str) ->
     shown(stream(config, run, data_dir=data_dir), total=config.epochs, title=title)
 
 
-def run_bench(args: argparse.Namespace) -> int:
-    from faudit.bench import lines, train_speed
-
-    result = train_speed(data_dir=args.data_dir, threads_used=args.threads, repeats=args.repeats)
-    if args.json:
-        print_json(result)
-    else:
-        for line in lines(result):
-            print(line)
-    return 0
-
-
 def plan_of(args: argparse.Namespace) -> Plan:
     """The plan that the flags describe."""
     if args.epochs == 0:

@@ -25,10 +25,11 @@ EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
 
 @dataclass(frozen=True)
 class Audited:
-    """One run with its verdict."""
+    """One run as the checks saw it, with its verdict."""
 
     run: Run
     config: RunConfig
+    case: Case
     verdict: Verdict
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None) -> Audited:
         samples, classes = len(dataset.test_y), dataset.classes
     case = Case(config, [*run.rows()[:-1], row], samples, classes, tuple(controls(run, config)))
     with whole_rows(run):
-        return Audited(run, config, judge(case, protocol))
+        return Audited(run, config, case, judge(case, protocol))
 
 
 def controls(run: Run, config: RunConfig) -> list[Control]:
@@ -77,9 +78,3 @@ def controls(run: Run, config: RunConfig) -> list[Control]:
         except (StoreError, LookupError):  # a damaged neighbour is no control
             continue
     return found
-
-
-def worst(verdicts: list[Verdict]) -> str:
-    """The verdict on a method of which several runs were judged: one that needs walk-back is enough."""
-    words = {verdict.verdict for verdict in verdicts}
-    return next(word for word in (WALK_BACK, INCONCLUSIVE, TRUSTWORTHY) if word in words)

@@ -28,8 +28,8 @@ class Protocol:
     points: float | None = None  # depth fires below: accuracy over that of frozen blocks
     errors_removed: float | None = None  # depth fires below: share of the frozen blocks' errors that are gone
     quantile: float = 1.645  # null-separation fires below so many standard deviations of chance (one-sided 5 %)
-    turn: float = 0.01  # movement fires below: the least sin∠ between a matrix of a block and where it began
-    rank: float = 1.5  # rank fires below: effective number of directions of the samples' gradients
+    turn: float = 1e-3  # movement fires below: the least sin∠ between a matrix of a block and where it began
+    rank: float = 2.0  # rank fires below: effective number of directions of the samples' gradients
 
 
 PROTOCOLS: dict[str, Protocol] = {

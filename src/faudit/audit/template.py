@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from faudit.audit.audit import Audited, worst
+from typing import Any
+
+from faudit.audit.audit import Audited
 from faudit.audit.check import Finding
+from faudit.audit.method import Method, methods
+from faudit.audit.protocol import Protocol, protocol
+from faudit.audit.strategies import GRIDS
+from faudit.audit.utility import markdown, sensitivity_table, utility_table
 
 
-def page(audited: list[Audited]) -> str:
-    """Markdown: the verdict on the runs together, then each run with its findings."""
-    protocol = audited[0].verdict.protocol
-    out = [f"# Audit by the protocol {protocol}", ""]
-    if len(audited) > 1:
-        out += [f"{len(audited)} runs together: **{worst([one.verdict for one in audited])}**.", ""]
+def page(audited: list[Audited], *, utility_of: dict[str, Any] | None, sensitivity_of: dict[str, Any] | None) -> str:
+    """Markdown: the protocol with its thresholds, each method over its seeds, each run with its findings."""
+    asked = protocol(audited[0].verdict.protocol)
+    out = [f"# Audit by the protocol {asked.name}", "", thresholds(asked), ""]
+    for method in methods([(one.config, one.verdict) for one in audited]):
+        if len(method.seeds) > 1:
+            out += [f"## {method.name}", "", f"**{method.verdict}** over seeds {', '.join(map(str, method.seeds))}", ""]
+            out += [*markdown(method_table(method)), ""]
+    for title, table in (
+        ("What each reporting strategy would have concluded", utility_table(utility_of) if utility_of else None),
+        ("Had a threshold stood elsewhere", sensitivity_table(sensitivity_of) if sensitivity_of else None),
+    ):
+        if table:
+            out += [f"## {title}", "", *markdown(table), ""]
     for one in audited:
         out += [f"## {one.run.name}", "", f"**{one.verdict.verdict}**", ""]
         out += [*(f"- {reason}" for reason in one.verdict.reasons), ""]
@@ -20,6 +34,28 @@ def page(audited: list[Audited]) -> str:
         out += [line(finding, label=True) for finding in one.verdict.labels]
         out += [""]
     return "\n".join(out)
+
+
+def thresholds(asked: Protocol) -> str:
+    """What was asked and where each check fires, in a sentence."""
+    known = {name: getattr(asked, name) for name in GRIDS if getattr(asked, name) is not None}
+    stands = [f"{name.replace('_', ' ')} {value:g}" for name, value in known.items()]
+    return f"Checks: {', '.join(asked.checks)}; as a label: {', '.join(asked.labels)}. Thresholds: {', '.join(stands)}."
+
+
+def method_table(method: Method) -> list[list[str]]:
+    """Each check of a method over its seeds."""
+    lines = [
+        [
+            check.check,
+            f"{check.fired} of {len(method.seeds)}",
+            number(check.mean),
+            "–" if check.low is None else f"{number(check.low)} to {number(check.high)}",
+            number(check.threshold),
+        ]
+        for check in method.checks
+    ]
+    return [["check", "fired", "mean", "95 % interval over seeds", "threshold"], *lines]
 
 
 def line(finding: Finding, *, label: bool = False) -> str:
