@@ -37,14 +37,15 @@ LAYERS: list[list[str]] = [
     ["claims_page", "bench_audit"],
     ["reproduce"],
     ["verbs"],
-    ["audit_verb"],
+    ["audit_verb", "bench_verbs"],
     ["cli"],
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
     "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
     "sweep/local", "sweep/display", "planted/cases", "figures/style", "figures/crossarch", "figures/penalty_rescue",
-    "claims", "claims_page", "audit/strategies", "exchange", "reproduce", "demo", "verbs", "audit_verb", "cli",
+    "claims", "claims_page", "audit/strategies", "exchange", "reproduce", "demo", "verbs", "audit_verb", "bench_verbs",
+    "planted/confusion", "cli",
 ]  # fmt: skip
 LONGEST = 300
 

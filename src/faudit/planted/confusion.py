@@ -31,12 +31,14 @@ class Column:
         asked = {key: word for key, word in self.verdicts.items() if CASES[key[0]].healthy is healthy}
         back = [key for key, word in asked.items() if word == WALK_BACK]
         low, high = wilson(len(back) / len(asked), len(asked))
+        neither = [key for key, word in asked.items() if word == INCONCLUSIVE]
         return {
             "n": len(asked),
             "walked_back": len(back),
             "share": len(back) / len(asked),
             "interval": [low, high],
-            "inconclusive": named([key for key, word in asked.items() if word == INCONCLUSIVE]),
+            "inconclusive": len(neither),
+            "neither": named(neither),
             "wrong": named([key for key, word in asked.items() if (word == WALK_BACK) is healthy]),
         }
 
@@ -118,19 +120,16 @@ def page(result: dict[str, Any]) -> str:
     ]
     for title, side in (("broken, walked back (caught)", "broken"), ("healthy, walked back (flagged)", "healthy")):
         out.append(f"| {title} | " + " | ".join(share(result["columns"][name][side]) for name in names) + " |")
-    for title, side in (("broken, inconclusive", "broken"), ("healthy, inconclusive", "healthy")):
-        out.append(
-            f"| {title} | "
-            + " | ".join(str(count(result["columns"][name][side]["inconclusive"])) for name in names)
-            + " |"
-        )
+    for side in ("broken", "healthy"):
+        counts = [str(result["columns"][name][side]["inconclusive"]) for name in names]
+        out.append(f"| {side}, inconclusive | " + " | ".join(counts) + " |")
     out += ["", "Intervals are Wilson's, 95 %. Inconclusive counts as neither.", ""]
     for name in names:
         for side, what in (("broken", "not caught"), ("healthy", "flagged")):
             entry = result["columns"][name][side]
             out.append(f"- {name}, {side} and {what}: {'; '.join(entry['wrong']) or 'none'}")
-            if entry["inconclusive"]:
-                out.append(f"- {name}, {side} and inconclusive: {'; '.join(entry['inconclusive'])}")
+            if entry["neither"]:
+                out.append(f"- {name}, {side} and inconclusive: {'; '.join(entry['neither'])}")
     out += ["", "## Where the thresholds stand", "", "| check | threshold | healthy | broken it fired on |"]
     out.append("|---|---|---|---|")
     for check, entry in result["values"].items():
@@ -149,11 +148,6 @@ def page(result: dict[str, Any]) -> str:
 def share(entry: dict[str, Any]) -> str:
     low, high = entry["interval"]
     return f"{entry['walked_back']} of {entry['n']}: {entry['share']:.1%} ({low:.0%}–{high:.0%})"
-
-
-def count(names: list[str]) -> int:
-    """How many (case, seed) pairs a list of names stands for."""
-    return sum(name.count(",") + 1 if "(seed" not in name else name.split("(seed")[-1].count(",") + 1 for name in names)
 
 
 def told(words: list[str]) -> str:
