@@ -25,8 +25,8 @@ from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
 from faudit.environment import environment
 from faudit.errors import ConfigError
-from faudit.job import Job, prepare
-from faudit.train import measure, one_epoch, threads
+from faudit.job import Job, prepare, threads
+from faudit.train import measure, one_epoch
 
 RULES_TIMED = ("bp", "dfa")
 OURS = ("faudit", "probe")

@@ -15,9 +15,9 @@ from faudit.bench import job, noise, ratio, seconds
 from faudit.data import DATASETS
 from faudit.environment import environment
 from faudit.errors import ConfigError
-from faudit.job import Job
+from faudit.job import Job, threads
 from faudit.probes import PROBES
-from faudit.train import one_epoch, read, threads
+from faudit.train import one_epoch, read
 
 
 def audit_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The demo: the study's story on the digits that faudit ships, as a table and two figures.
+"""The demo: the study's story on the digits that faudit ships, as a table, verdicts and two figures.
 
 BP learns; DFA's stream explodes behind the terminal LayerNorm and does worse than blocks that never trained; a
 penalty on the branches holds the stream back. Each run takes seconds and is a run like any other: killed, it resumes;
@@ -7,6 +7,7 @@ finished, it is not run again.  (no torch)
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from faudit.arms import PENALTIES, Plan
@@ -14,6 +15,7 @@ from faudit.config import RunConfig
 from faudit.figures import FIGURES
 from faudit.figures.figure import FORMATS, make
 from faudit.figures.table import Table
+from faudit.store import Run, write_json, write_whole
 
 PLAN = Plan(data="digits", epochs=30, seeds=(42,))
 RECIPE = PLAN.config("resmlp bp")
@@ -40,6 +42,24 @@ def title(config: RunConfig) -> str:
 def store(out: Path) -> Path:
     """Where the demo keeps its runs."""
     return out / "runs"
+
+
+def verdicts(out: Path) -> dict[str, tuple[str, str]]:
+    """The audit's word on each run and its first reason, by the run's title; the whole of it goes to ``audit.md``."""
+    kept, page_file = out / "audit.json", out / "audit.md"
+    names = [config.run_id for config in RUNS]
+    found = json.loads(kept.read_text()) if kept.exists() and page_file.exists() else {}
+    if found.get("runs") != names:
+        from faudit.audit.audit import audit
+        from faudit.audit.protocol import PROTOCOLS
+        from faudit.audit.template import page
+
+        audited = [audit(Run(store(out) / name), PROTOCOLS["faudit-1"], data_dir=None) for name in names]
+        write_whole(page_file, page(audited, utility_of=None, sensitivity_of=None).encode())
+        found = {"runs": names, "verdicts": [[one.verdict.verdict, one.verdict.reasons[0]] for one in audited]}
+        write_json(kept, found)
+    told = zip(RUNS, found["verdicts"], strict=True)
+    return {title(config): (str(word), str(reason)) for config, (word, reason) in told}
 
 
 def draw(out: Path) -> list[Path]:

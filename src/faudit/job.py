@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -106,3 +107,14 @@ def usable(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device: expected one that this machine has, got 'cuda' without CUDA. Use --device cpu.")
     return torch.device(device)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with so many CPU threads inside, and as before outside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

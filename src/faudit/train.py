@@ -12,7 +12,6 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.environment import environment
 from faudit.errors import StoreError
-from faudit.job import Job, prepare, refuse_strays
+from faudit.job import Job, prepare, refuse_strays, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.rows import Row, finite, growth, overflow
@@ -201,14 +200,3 @@ def fingerprint(params: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Compute with so many CPU threads inside, and as before outside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

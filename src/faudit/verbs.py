@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from faudit.arms import Plan
 from faudit.audit import CHECKS
+from faudit.audit.judge import TRUSTWORTHY
 from faudit.config import KEYS, RunConfig, attribute
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, StoreError
@@ -145,6 +146,10 @@ def run_demo(args: argparse.Namespace) -> int:
     named = [(demo.title(config), Run(runs / config.run_id)) for config in demo.RUNS]
     say(runs_table([{**overview(run), "run_id": title} for title, run in named]))
     print(f"runs: {runs}")
+    verdicts = demo.verdicts(args.out)
+    for name, (word, reason) in verdicts.items():
+        print(f"{name:<{max(map(len, verdicts))}}  {word}" + (f": {reason}" if word != TRUSTWORTHY else ""))
+    print(f"audit: {args.out / 'audit.md'}")
     for path in demo.draw(args.out):
         print(f"figure: {path} (also as PDF and SVG, its numbers as JSON)")
     return 0

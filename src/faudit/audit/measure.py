@@ -13,7 +13,7 @@ from faudit import checkpoint
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import StoreError
-from faudit.job import build_net, build_rule
+from faudit.job import build_net, build_rule, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.rng import generators
@@ -31,15 +31,17 @@ def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:
         return row
     if not run.checkpoint.exists():
         return row  # a log without weights: what was not measured stays so
+    with threads(config.threads):  # as the run: tiny tensors only wait for a second one
+        return {**row, **measured(run, config, row["epoch"], data_dir=data_dir)}
+
+
+def measured(run: Run, config: RunConfig, last: int, *, data_dir: Path | None) -> Row:
+    """The entries of the costly probes on the checkpoint, which must stand at the last row's epoch."""
     reading, epoch = reading_of(run, config, data_dir=data_dir)
-    if epoch != row["epoch"]:
-        raise StoreError(
-            f"{run.path}: its rows end at epoch {row['epoch']}, its checkpoint at {epoch}. Resume it first."
-        )
-    for probe in PROBES.values():
-        if probe.tier == "full":
-            row = {**row, **probe().measure(reading)}
-    return row
+    if epoch != last:
+        raise StoreError(f"{run.path}: its rows end at epoch {last}, its checkpoint at {epoch}. Resume it first.")
+    full = [probe() for probe in PROBES.values() if probe.tier == "full"]
+    return {name: value for probe in full for name, value in probe.measure(reading).items()}
 
 
 # What the checks read of the costly probes.

@@ -55,8 +55,8 @@ def tasks(seeds: Sequence[int]) -> list[Task]:
 def measured(task: Task) -> Row:
     """Train a case to its end and measure it with every probe; a control is only asked for its accuracy."""
     from faudit.data import DATASETS
-    from faudit.job import prepare
-    from faudit.train import measure, one_epoch, threads
+    from faudit.job import prepare, threads
+    from faudit.train import measure, one_epoch
 
     config = task.config.with_(probe_epochs=(task.config.epochs,)) if task.case else task.config
     with threads(1):
