@@ -106,23 +106,29 @@ def named(keys: list[tuple[str, int]]) -> list[str]:
     return [f"{name} (seed {', '.join(map(str, found))})" for name, found in seeds.items()]
 
 
-def page(result: dict[str, Any]) -> str:
-    """Markdown: the table, what is behind it, and every case."""
+def summary(result: dict[str, Any]) -> list[str]:
+    """Markdown: how many each strategy caught and flagged."""
     names = list(result["columns"])
-    out = [
-        "# The planted-fault benchmark",
-        "",
-        f"{result['cases']} cases × seeds {', '.join(map(str, result['seeds']))}, on the shipped digits. Made by "
-        "`faudit bench protocol`; code " + result["code"] + ".",
-        "",
-        "| | " + " | ".join(names) + " |",
-        "|---|" + "---|" * len(names),
-    ]
+    out = ["| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
     for title, side in (("broken, walked back (caught)", "broken"), ("healthy, walked back (flagged)", "healthy")):
         out.append(f"| {title} | " + " | ".join(share(result["columns"][name][side]) for name in names) + " |")
     for side in ("broken", "healthy"):
         counts = [str(result["columns"][name][side]["inconclusive"]) for name in names]
         out.append(f"| {side}, inconclusive | " + " | ".join(counts) + " |")
+    return out
+
+
+def page(result: dict[str, Any]) -> str:
+    """Markdown: the table, what is behind it, and every case."""
+    names, seeds = list(result["columns"]), ", ".join(map(str, result["seeds"]))
+    out = [
+        "# The planted-fault benchmark",
+        "",
+        f"{result['cases']} cases × seeds {seeds}, on the shipped digits, by `faudit bench protocol`; "
+        f"code {result['code']}.",
+        "",
+        *summary(result),
+    ]
     out += ["", "Intervals are Wilson's, 95 %. Inconclusive counts as neither.", ""]
     for name in names:
         for side, what in (("broken", "not caught"), ("healthy", "flagged")):
