@@ -12,6 +12,8 @@ from faudit.claims import judged
 from faudit.demo import title
 from faudit.figures import FIGURES
 from faudit.figures.table import Table
+from faudit.planted.bench import cases_of
+from faudit.planted.confusion import document, page
 from faudit.rows import growth
 from faudit.store import Run, runs_in
 from tests.conftest import ROOT
@@ -97,3 +99,21 @@ def test_the_committed_figures_show_what_the_logs_give(name: str) -> None:
     committed = json.loads(path.read_text())
     now = FIGURES[name]().numbers(Table(Plan(), ROOT / "evidence" / "study" / "runs", partial=True))
     assert same({key: committed[key] for key in now}, now)
+
+
+PROTOCOL = ROOT / "evidence" / "protocol"
+
+
+def test_the_protocols_table_is_what_its_rows_give_and_what_was_asked_of_it() -> None:
+    """At least 95 % of the broken caught, at most 2 % of the healthy flagged, and better than both others."""
+    committed = json.loads((PROTOCOL / "confusion.json").read_text())
+    seeds = committed["seeds"]
+    result = document(cases_of(seeds, out=PROTOCOL / "rows.jsonl"), seeds=seeds, code=committed["code"])
+    assert result == committed and page(result) == (PROTOCOL / "confusion.md").read_text()
+    assert len(seeds) == 3 and committed["cases"] >= 24 and not set(seeds) & {1, 2, 3}
+    caught, flagged = (
+        {name: column[side]["share"] for name, column in committed["columns"].items()} for side in ("broken", "healthy")
+    )
+    assert caught["faudit-1"] >= 0.95 and flagged["faudit-1"] <= 0.02
+    for other in ("study", "accuracy + Γ"):
+        assert caught["faudit-1"] > caught[other] and flagged["faudit-1"] <= flagged[other]
