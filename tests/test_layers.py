@@ -28,20 +28,22 @@ LAYERS: list[list[str]] = [
     ["nets/"],
     ["data/", "store", "arms"],
     ["rules/", "checkpoint", "tables"],
-    ["probes/", "progress", "job"],
+    ["probes/", "progress", "job", "index"],
     ["audit/"],
     ["train"],
     ["sweep/", "figures/"],
-    ["claims", "exchange", "bench", "demo"],
+    ["claims", "exchange", "bench", "bench_sweep", "demo", "flat"],
     ["claims_page"],
     ["reproduce"],
     ["verbs"],
+    ["store_verbs", "sweep_verbs"],
     ["cli"],
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
     "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
-    "sweep/local", "sweep/display", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims",
+    "index", "flat", "sweep/engine", "sweep/drive", "sweep/local", "sweep/display", "sweep/study", "sweep/estimate",
+    "store_verbs", "sweep_verbs", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims",
     "claims_page", "exchange", "reproduce", "demo", "verbs", "cli",
 ]  # fmt: skip
 LONGEST = 300

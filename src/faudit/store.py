@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import orjson
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, LockedError, StoreError
@@ -57,13 +58,21 @@ class Run:
     def status(self) -> str:
         """``done``, ``failed``, ``running``, ``stopped`` (started and not finished, free to resume) or ``new``."""
         with refusals(self.path):
-            if (self.path / "done.json").exists():
+            if self._has("done.json"):
                 return "done"
-            if (self.path / "failed.json").exists():
+            if self._has("failed.json"):
                 return "failed"
-            if not (self.path / "config.json").exists():
+            if not self._has("config.json"):
                 return "new"
         return "running" if self._is_locked() else "stopped"
+
+    def _has(self, name: str) -> bool:
+        """Whether a file is there; joined as text, which is many times as fast as a path where there are thousands."""
+        try:
+            os.stat(f"{self.path}/{name}")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def _is_locked(self) -> bool:
         try:
@@ -146,16 +155,16 @@ class Run:
     def outcome(self) -> dict[str, Any] | None:
         """What ``done.json`` or ``failed.json`` says; None while there is neither."""
         for name in ("done.json", "failed.json"):
-            if (self.path / name).exists():
+            if self._has(name):
                 return read_json(self.path / name)
         return None
 
     def rows(self) -> list[Row]:
         """Every whole row; a last line cut short by a kill is not a row."""
-        if not self.rows_file.exists():
+        if not self._has("rows.jsonl"):
             return []
-        with refusals(self.rows_file):
-            data = self.rows_file.read_bytes()
+        with refusals(self.rows_file), open(self.rows_file, "rb") as file:
+            data = file.read()
         lines = data.split(b"\n")[:-1]  # what follows the last newline is torn
         try:
             return from_lines(lines)
@@ -189,13 +198,24 @@ class Run:
     def fail(self, reason: Mapping[str, Any]) -> None:
         write_json(self.path / "failed.json", reason)
 
+    def try_again(self) -> None:
+        """Make a failed run one that has not begun; why it failed stays in ``failed-before.json``."""
+        with self.locked(), refusals(self.path):
+            if (self.path / "failed.json").exists():  # else another process was here first
+                self.checkpoint.unlink(missing_ok=True)  # first: killed here, the run has still failed
+                os.replace(self.path / "failed.json", self.path / "failed-before.json")
+
 
 def runs_in(store: Path) -> list[Run]:
     """Every run of a store, by name."""
     with refusals(store):
         if store.is_dir():
             return [Run(path) for path in sorted(store.iterdir()) if (path / "config.json").exists()]
-    raise StoreError(
+    raise no_store(store)
+
+
+def no_store(store: Path) -> StoreError:
+    return StoreError(
         f"no run store at {store}: expected a directory of runs. Make one with `faudit train --runs {store}`."
     )
 
@@ -206,8 +226,8 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        with refusals(path):
-            document = json.loads(path.read_bytes())
+        with refusals(path), open(path, "rb") as file:
+            document = orjson.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is damaged: expected JSON, got {error}") from None
     if not isinstance(document, dict):

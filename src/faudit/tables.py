@@ -13,6 +13,9 @@ from faudit.errors import StoreError
 from faudit.rows import Row, finite, growth
 from faudit.store import Run
 
+COLUMNS = ["run", "status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"]  # of a store's list
+LEFT = ("run", "status", "Γ per block")  # the others are numbers
+
 
 @contextmanager
 def whole_rows(run: Run) -> Iterator[None]:
@@ -57,26 +60,23 @@ def _overview(run: Run) -> dict[str, Any]:
     }
 
 
-def readable(runs: list[Run]) -> tuple[list[dict[str, Any]], list[str]]:
-    """What every run says of itself; a run that cannot be read is told of in the second list and left out."""
-    entries, damaged = [], []
-    for run in runs:
-        try:
-            entries.append(overview(run))
-        except StoreError as error:
-            damaged.append(str(error))
-    return entries, damaged
-
-
 def runs_table(entries: list[dict[str, Any]]) -> Table:
     """One line a run."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("run", no_wrap=True)
-    for column in ("status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"):
-        table.add_column(column, justify="left" if column in ("status", "Γ per block") else "right", no_wrap=True)
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in LEFT else "right", no_wrap=True)
     for entry in entries:
         table.add_row(*line(entry))
     return table
+
+
+def runs_lines(entries: list[dict[str, Any]]) -> Iterator[str]:
+    """The same as plain text, many times as fast: what thousands of runs are shown as."""
+    cells = [COLUMNS, *map(line, entries)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    aligned = [str.ljust if name in LEFT else str.rjust for name in COLUMNS]
+    for words in cells:
+        yield "  ".join(align(word, width) for align, word, width in zip(aligned, words, widths, strict=True)).rstrip()
 
 
 def line(entry: dict[str, Any]) -> list[str]:
