@@ -43,6 +43,7 @@ LAYERS: list[list[str]] = [
 NO_TORCH = [
     "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
     "index", "flat", "sweep/engine", "sweep/drive", "sweep/local", "sweep/display", "sweep/study", "sweep/estimate",
+    "sweep/board", "sweep/ray", "sweep/parcel",
     "store_verbs", "sweep_verbs", "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims",
     "claims_page", "exchange", "reproduce", "demo", "verbs", "cli",
 ]  # fmt: skip
