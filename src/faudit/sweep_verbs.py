@@ -9,12 +9,12 @@ from typing import Any
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
+from faudit.store import Run
 from faudit.sweep import ENGINES
 from faudit.verbs import print_json, remark, run_bench, say
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    from faudit.sweep.check import refuse
     from faudit.sweep.drive import drive
     from faudit.sweep.study import LIMIT, read
 
@@ -24,7 +24,10 @@ def run_sweep(args: argparse.Namespace) -> int:
         raise ConfigError(f"--address: expected with --engine ray, got {args.address!r} without. Add --engine ray.")
     if args.dry_run:
         return dry_run(configs, args)
-    refuse(configs, data_dir=args.data_dir, data_elsewhere=args.engine != "local")
+    if new := [config for config in configs if Run(args.runs / config.run_id).status == "new"]:  # the others have begun
+        from faudit.sweep.check import refuse  # which imports torch
+
+        refuse(new, data_dir=args.data_dir, data_elsewhere=args.engine != "local")
     start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, address=args.address)
     outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, board=args.tensorboard)
     for name, reason in {**outcome.failed, **outcome.left}.items():
