@@ -36,7 +36,7 @@ Known = dict[str, tuple[str, bytes, int]]  # name → marks, the entry as JSON, 
 
 def entries(store: Path) -> tuple[list[Entry], list[str]]:
     """The overview of every run, by name; a run that cannot be read is told of in the second list and left out."""
-    marks = marked(store)
+    marks, place = marked(store), str(store)
     path = store / "index.sqlite"
     known = remembered(path) if len(marks) >= FROM else {}
     found, damaged, fresh = [], [], {}
@@ -44,14 +44,14 @@ def entries(store: Path) -> tuple[list[Entry], list[str]]:
         entry = recalled(known.get(name), mark)
         if entry is None:
             try:
-                text = orjson.dumps(overview(Run(store / name)))
+                entry = overview(Run(store / name))
             except StoreError as error:
                 damaged.append(str(error))
                 continue
-            entry = orjson.loads(text)  # the same whether it was remembered or not: a tuple is a list
             if mark and entry["status"] in ("done", "failed"):
-                fresh[name] = mark, text
-        found.append({**entry, "run": str(store / name)})
+                fresh[name] = mark, orjson.dumps(entry)
+        entry["run"] = f"{place}/{name}"
+        found.append(entry)
     gone = known.keys() - marks.keys()
     if len(marks) >= FROM and (fresh or gone):
         remember(path, fresh, gone)
@@ -92,7 +92,7 @@ def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Entry | None:
 def remembered(path: Path) -> Known:
     """What the database holds; nothing where there is none that can be read."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)) as database:
             rows = database.execute("SELECT name, marks, entry, crc FROM runs").fetchall()
     except sqlite3.Error:
         return {}

@@ -16,13 +16,12 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import filelock
-import orjson
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, LockedError, StoreError
@@ -133,7 +132,7 @@ class Run:
 
     def config(self) -> RunConfig:
         """What was asked of this run."""
-        path = self.path / "config.json"
+        path = f"{self.path}/config.json"
         document = read_json(path)
         found = document.get("format")
         if not isinstance(found, int) or found > FORMAT:
@@ -145,26 +144,26 @@ class Run:
         if not isinstance(values, dict):
             raise StoreError(f"{path} is damaged: expected an object under 'config', got {type(values).__name__}")
         try:
-            return RunConfig.parse(values, where=str(path))
+            return RunConfig.parse(values, where=path)
         except ConfigError as error:
             raise StoreError(f"{path} cannot be read: {'; '.join(str(error).splitlines())}") from None
 
     def environment(self) -> dict[str, Any]:
-        return read_json(self.path / "env.json")
+        return read_json(f"{self.path}/env.json")
 
     def outcome(self) -> dict[str, Any] | None:
         """What ``done.json`` or ``failed.json`` says; None while there is neither."""
         for name in ("done.json", "failed.json"):
             if self._has(name):
-                return read_json(self.path / name)
+                return read_json(f"{self.path}/{name}")
         return None
 
     def rows(self) -> list[Row]:
         """Every whole row; a last line cut short by a kill is not a row."""
         if not self._has("rows.jsonl"):
             return []
-        with refusals(self.rows_file), open(self.rows_file, "rb") as file:
-            data = file.read()
+        with refusals(f"{self.path}/rows.jsonl"):
+            data = contents(f"{self.path}/rows.jsonl")
         lines = data.split(b"\n")[:-1]  # what follows the last newline is torn
         try:
             return from_lines(lines)
@@ -179,6 +178,15 @@ class Run:
                     f"{self.rows_file}, line {place} is damaged: expected a row of JSON, got {error}"
                 ) from None
         return rows
+
+    def last_rows(self) -> list[Row]:
+        """The last row alone, if every line looks like a row; else all of them, which names the line that is none."""
+        with refusals(f"{self.path}/rows.jsonl"):
+            lines = contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1] if self._has("rows.jsonl") else []
+        if all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
+            with suppress(ValueError, RecursionError):
+                return from_lines(lines[-1:])
+        return self.rows()
 
     def append(self, row: Row) -> None:
         """Add one row and wait until it is on disk."""
@@ -224,10 +232,22 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     write_whole(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def contents(path: str | Path) -> bytes:
+    """A file whole, by the system's own calls: thousands of small ones in a third of the time of ``open``."""
+    file = os.open(path, os.O_RDONLY)
     try:
-        with refusals(path), open(path, "rb") as file:
-            document = orjson.loads(file.read())
+        parts = []
+        while part := os.read(file, 1 << 20):
+            parts.append(part)
+    finally:
+        os.close(file)
+    return b"".join(parts)
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    try:
+        with refusals(path):
+            document = json.loads(contents(path))  # not orjson: a whole number of any size stays one
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is damaged: expected JSON, got {error}") from None
     if not isinstance(document, dict):
@@ -256,7 +276,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def refusals(path: Path) -> Iterator[None]:
+def refusals(path: str | Path) -> Iterator[None]:
     """Turn the operating system's refusal into one line that says what to do."""
     advice = {
         errno.ENOSPC: "Free some space and run the same command again: the run goes on from its last checkpoint.",

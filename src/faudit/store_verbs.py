@@ -6,16 +6,17 @@ import argparse
 import json
 import sys
 
-import orjson
-
-from faudit.rows import to_line
+from faudit.errors import ConfigError
 from faudit.verbs import print_json, run_export, run_named, say
 
 PLAIN_FROM = 500  # runs: a table of more is printed as plain text, which is many times as fast
 
 
 def run_show(args: argparse.Namespace) -> int:
+    import orjson
+
     from faudit.index import conditions, entries, matches
+    from faudit.rows import to_line
     from faudit.tables import overview, run_table, runs_lines, runs_table, settings_line
 
     wanted = conditions(args.where)
@@ -42,6 +43,8 @@ def run_show(args: argparse.Namespace) -> int:
 def run_export_as(args: argparse.Namespace) -> int:
     """``export``: the study's files, or with ``--format`` every row of every run in one file."""
     if args.format == "study":
+        if args.where:
+            raise ConfigError("--where: expected with --format csv or parquet, got it without. Add --format csv.")
         return run_export(args)
     from faudit.flat import export
     from faudit.index import conditions

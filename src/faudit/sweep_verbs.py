@@ -9,12 +9,12 @@ from typing import Any
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
-from faudit.store import Run
 from faudit.sweep import ENGINES
 from faudit.verbs import print_json, remark, run_bench, say
 
 
 def run_sweep(args: argparse.Namespace) -> int:
+    from faudit.store import Run
     from faudit.sweep.drive import drive
     from faudit.sweep.study import LIMIT, read
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ class Studies(Registry[Path]):
     """Study files inside the package; what one is about is its first line, a comment."""
 
     def __getitem__(self, name: str) -> Path:
-        return Path(str(resources.files("faudit.sweep") / "studies" / self._target(name)))
+        return Path(__file__).parent / "studies" / self._target(name)
 
     def summary(self, name: str) -> str:
         with self[name].open(encoding="utf-8") as file:
