@@ -29,23 +29,24 @@ LAYERS: list[list[str]] = [
     ["nets/"],
     ["data/", "store", "arms"],
     ["rules/", "checkpoint", "tables", "weights"],
-    ["probes/", "progress", "job"],
+    ["probes/", "progress", "job", "index"],
     ["audit/"],
     ["train"],
     ["sweep/", "figures/", "planted/"],
-    ["claims", "exchange", "bench", "demo"],
+    ["claims", "exchange", "bench", "bench_sweep", "demo", "flat"],
     ["claims_page", "bench_audit"],
     ["reproduce"],
     ["verbs"],
-    ["audit_verb", "bench_verbs"],
+    ["audit_verb", "bench_verbs", "store_verbs", "sweep_verbs"],
     ["cli"],
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
     "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
-    "sweep/local", "sweep/display", "planted/cases", "figures/style", "figures/crossarch", "figures/penalty_rescue",
-    "claims", "claims_page", "audit/strategies", "exchange", "reproduce", "demo", "verbs", "audit_verb", "bench_verbs",
-    "planted/confusion", "cli",
+    "index", "flat", "sweep/engine", "sweep/drive", "sweep/local", "sweep/display", "sweep/study", "sweep/estimate",
+    "sweep/board", "sweep/ray", "sweep/parcel", "planted/cases", "planted/confusion", "audit/strategies", "claims",
+    "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims_page", "exchange", "reproduce", "demo",
+    "verbs", "audit_verb", "bench_verbs", "store_verbs", "sweep_verbs", "cli",
 ]  # fmt: skip
 LONGEST = 300
 

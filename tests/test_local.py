@@ -23,7 +23,9 @@ from faudit.config import RunConfig
 from faudit.errors import ConfigError
 from faudit.store import Run
 from faudit.sweep.display import Bars, Lines
-from faudit.sweep.local import Outcome, attempt, run_all
+from faudit.sweep.drive import Outcome
+from faudit.sweep.engine import attempt
+from faudit.sweep.local import run_all
 from faudit.train import fit
 from tests.test_train import without_timings
 

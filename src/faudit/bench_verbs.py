@@ -4,38 +4,47 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from faudit.errors import ConfigError
 from faudit.verbs import print_json
 
 
 def run_bench(args: argparse.Namespace) -> int:
-    return {"train": bench_train, "audit": bench_audit, "protocol": bench_protocol}[args.what](args)
+    return BENCHES[args.what](args)
+
+
+def told(result: dict[str, Any], lines: list[str], *, as_json: bool) -> int:
+    """A measured result, for a program or a person."""
+    if as_json:
+        print_json(result)
+    else:
+        print("\n".join(lines))
+    return 0
 
 
 def bench_train(args: argparse.Namespace) -> int:
     from faudit.bench import lines, train_speed
 
     result = train_speed(data_dir=args.data_dir, threads_used=args.threads, repeats=args.repeats)
-    if args.json:
-        print_json(result)
-    else:
-        for line in lines(result):
-            print(line)
-    return 0
+    return told(result, lines(result), as_json=args.json)
 
 
 def bench_audit(args: argparse.Namespace) -> int:
     from faudit.bench_audit import audit_speed, lines
 
     result = audit_speed(data_dir=args.data_dir, threads_used=args.threads, repeats=args.repeats)
-    if args.json:
-        print_json(result)
-    else:
-        for line in lines(result):
-            print(line)
-    return 0
+    return told(result, lines(result), as_json=args.json)
+
+
+def bench_sweep(args: argparse.Namespace) -> int:
+    from faudit.bench_sweep import lines, sweep_speed
+    from faudit.sweep.local import cores
+
+    result: dict[str, Any] = sweep_speed(jobs=cores() if args.jobs is None else args.jobs)
+    return told(result, lines(result), as_json=args.json)
 
 
 def bench_protocol(args: argparse.Namespace) -> int:
@@ -55,14 +64,17 @@ def bench_protocol(args: argparse.Namespace) -> int:
     result = document(cases_of(seeds, out=rows), seeds=seeds, code=made_by())
     write_json(out / "confusion.json", result)
     write_whole(out / "confusion.md", page(result).encode())
-    if args.json:
-        print_json(result)
-    else:
-        for name, column in result["columns"].items():
-            caught, flagged = column["broken"], column["healthy"]
-            print(
-                f"{name}: catches {caught['walked_back']} of {caught['n']} broken, flags {flagged['walked_back']} of "
-                f"{flagged['n']} healthy"
-            )
-        print(out / "confusion.md")
-    return 0
+    lines = [
+        f"{name}: catches {column['broken']['walked_back']} of {column['broken']['n']} broken, "
+        f"flags {column['healthy']['walked_back']} of {column['healthy']['n']} healthy"
+        for name, column in result["columns"].items()
+    ]
+    return told(result, [*lines, str(out / "confusion.md")], as_json=args.json)
+
+
+BENCHES: dict[str, Callable[[argparse.Namespace], int]] = {
+    "train": bench_train,
+    "audit": bench_audit,
+    "sweep": bench_sweep,
+    "protocol": bench_protocol,
+}

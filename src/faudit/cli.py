@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from faudit import __version__, audit_verb, bench_verbs, verbs
+from faudit import __version__, audit_verb, bench_verbs, store_verbs, sweep_verbs, verbs
 from faudit.arms import Plan
 from faudit.config import KEYS, SETTINGS, attribute, default, epoch_list, switch, whole
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError
 from faudit.figures import FIGURES
 from faudit.registry import unknown
+from faudit.sweep import ENGINES, STUDIES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,9 +94,12 @@ def parser() -> Parser:
     add_store(train)
     train.add_argument("--data-dir", type=Path, metavar="DIR", help="where the dataset's files are")
 
-    show = verb("show", verbs.run_show, "the runs of a store, or one run in full")
+    show = verb("show", store_verbs.run_show, "the runs of a store, or one run in full")
     show.add_argument("name", nargs="?", metavar="RUN", help="a run's directory, or its name in the store")
     add_store(show)
+    add_where(show)
+
+    add_sweep(verb("sweep", sweep_verbs.run_sweep, "every run of a study that is missing, each exactly once"))
 
     listing = verb("list", verbs.run_list, "the members of a family")
     listing.add_argument("family", choices=list(verbs.FAMILIES), metavar="|".join(verbs.FAMILIES))
@@ -147,8 +151,13 @@ def parser() -> Parser:
     )  # fmt: skip
     add_plan(again)
 
-    export = verb("export", verbs.run_export, "the runs as the published study's result files")
-    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the folder `results` goes")
+    export = verb("export", store_verbs.run_export_as, "the runs as the published study's files, or as one table")
+    export.add_argument("--out", type=Path, required=True, metavar="PATH", help="for `results`, or the table's file")
+    export.add_argument(
+        "--format", choices=["study", "csv", "parquet"], default="study", metavar="study|csv|parquet",
+        help="the study's files (default), or every row of every run in one table",
+    )  # fmt: skip
+    add_where(export)
     add_plan(export, venue=False)
 
     back = verb("import", verbs.run_import, "the published study's result files as runs, marked imported")
@@ -156,9 +165,11 @@ def parser() -> Parser:
     back.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="the run store (default: runs)")
 
     bench = verb("bench", bench_verbs.run_bench, "speed as ratios in one run; the protocol against planted faults")
-    bench.add_argument("what", choices=["train", "audit", "protocol"], metavar="train|audit|protocol")
+    bench.add_argument("what", choices=list(bench_verbs.BENCHES), metavar="|".join(bench_verbs.BENCHES))
     bench.add_argument("--seeds", type=count, nargs="+", metavar="S", default=Plan().seeds, help="of planted networks")
-    bench.add_argument("--jobs", type=count, metavar="N", help="planted networks side by side (default: one per core)")
+    bench.add_argument(
+        "--jobs", type=count, metavar="N", help="of a sweep or planted networks (default: one per core)"
+    )
     bench.add_argument(
         "--out", type=Path, default=Path("protocol"), metavar="DIR", help="for the planted table (default: protocol)"
     )
@@ -203,6 +214,29 @@ def add_model(own: Parser) -> None:
     own.add_argument(
         "--frozen-accuracy", type=float, nargs="+", metavar="A", help="of models whose tapped blocks never trained"
     )
+
+
+def add_sweep(own: Parser) -> None:
+    own.add_argument(
+        "study", type=Path, metavar="STUDY", help=f"a study file (docs/sweeps.md), or {', '.join(STUDIES)}"
+    )
+    own.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="the run store (default: runs)")
+    own.add_argument("--data-dir", type=Path, metavar="DIR", help="where the datasets' files are")
+    own.add_argument("--jobs", type=count, metavar="N", help="runs side by side (default: as many as cores allow)")
+    own.add_argument("--threads", metavar="T", help="CPU threads of each run, over what the study says")
+    own.add_argument("--engine", choices=list(ENGINES), default="local", metavar="|".join(ENGINES), help="who trains")
+    own.add_argument("--address", metavar="A", help="HOST:PORT of a Ray cluster (default: a Ray of one's own)")
+    own.add_argument("--dry-run", action="store_true", help="list the runs and their state, estimate the time")
+    own.add_argument("--retry-failed", action="store_true", help="train runs that failed again, from epoch 0")
+    own.add_argument("--max-runs", type=count, metavar="N", help="allow a study of so many runs (default: 10,000)")
+    own.add_argument("--tensorboard", type=Path, metavar="DIR", help="write the rows as TensorBoard events there too")
+
+
+def add_where(own: Parser) -> None:
+    own.add_argument(
+        "--where", action="append", default=[], metavar="KEY=VALUE",
+        help="only runs with this setting (or status); several keys: all, several values of one key: any",
+    )  # fmt: skip
 
 
 def add_plan(own: Parser, *, venue: bool = True) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ def whole(low: int, high: int) -> Parser:
     """A parser of whole numbers in [low, high], written as such or as text."""
 
     def parse(value: Any) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
         text = str(value)
         if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d{1,20}", text) or not low <= int(text) <= high:
             raise ValueError(f"a whole number from {low} to {high}")
@@ -174,15 +176,17 @@ class RunConfig:
         """Put the parsed value in place of the given one (1 → 1.0, "3" → 3), or yield what is wrong with it."""
         value = getattr(self, name)
         try:
-            object.__setattr__(self, name, SETTINGS[name]["parse"](value))
+            parsed = SETTINGS[name]["parse"](value)
+            if parsed is not value:
+                object.__setattr__(self, name, parsed)
         except ValueError as error:
             yield f"{key(name)}: expected {error}, got {value!r}"
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> RunConfig:
         """A config from keys spelled like the flags; every problem is listed at once."""
-        problems = [unknown("setting", name, KEYS) for name in values if name not in KEYS]
-        known = {attribute(name): value for name, value in values.items() if name in KEYS}
+        problems = [unknown("setting", name, KEYS) for name in values if name not in ATTRIBUTES]
+        known = {ATTRIBUTES[name]: value for name, value in values.items() if name in ATTRIBUTES}
         try:
             config = cls(**known)
         except ConfigError as error:
@@ -210,7 +214,7 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Every setting, spelled like the flags."""
-        return {key(name): getattr(self, name) for name in SETTINGS}
+        return {key: getattr(self, name) for key, name in ATTRIBUTES.items()}
 
     @property
     def run_id(self) -> str:
@@ -218,7 +222,7 @@ class RunConfig:
 
         Settings at their default are left out so that a later version's new setting renames no old run.
         """
-        values = {key(name): getattr(self, name) for name in SETTINGS if getattr(self, name) != default(name)}
+        values = {key: value for key, name in ATTRIBUTES.items() if (value := getattr(self, name)) != DEFAULTS[name]}
         text = json.dumps(values, sort_keys=True, allow_nan=False)
         return f"{self.net}-{self.rule}-{self.data}-s{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
@@ -249,9 +253,7 @@ def attribute(name: str) -> str:
 
 def default(name: str) -> Any:
     """A setting's default, by attribute name."""
-    value = next(entry.default for entry in fields(RunConfig) if entry.name == name)
-    assert value is not MISSING, f"{name} has no default"
-    return value
+    return DEFAULTS[name]
 
 
 def listing(problems: list[str], *, where: str = "") -> str:
@@ -261,4 +263,6 @@ def listing(problems: list[str], *, where: str = "") -> str:
 
 
 SETTINGS: dict[str, Mapping[str, Any]] = {entry.name: entry.metadata for entry in fields(RunConfig)}
+DEFAULTS: dict[str, Any] = {entry.name: entry.default for entry in fields(RunConfig)}
+ATTRIBUTES: dict[str, str] = {key(name): name for name in SETTINGS}
 KEYS: list[str] = [key(name) for name in SETTINGS]

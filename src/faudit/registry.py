@@ -25,10 +25,13 @@ class Registry(Mapping[str, Member], Generic[Member]):
         self.family = family
         self._targets = dict(targets)
 
-    def __getitem__(self, name: str) -> Member:
+    def _target(self, name: str) -> str:
         if name not in self._targets:
             raise ConfigError(unknown(self.family, name, self._targets))
-        module, attribute = self._targets[name].split(":")
+        return self._targets[name]
+
+    def __getitem__(self, name: str) -> Member:
+        module, attribute = self._target(name).split(":")
         member: Member = getattr(importlib.import_module(module), attribute)
         return member
 

@@ -51,7 +51,7 @@ def growth(hidden_norms: Sequence[float | None]) -> float | None:
     tap only, or all zero).
     """
     known = [norm for norm in hidden_norms if norm is not None]
-    if any(not math.isfinite(norm) for norm in known):
+    if not math.isfinite(sum(known)) and any(not math.isfinite(norm) for norm in known):
         return math.inf
     if len(known) < len(hidden_norms):
         return None

@@ -15,13 +15,14 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import filelock
+import orjson
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, LockedError, StoreError
@@ -57,13 +58,21 @@ class Run:
     def status(self) -> str:
         """``done``, ``failed``, ``running``, ``stopped`` (started and not finished, free to resume) or ``new``."""
         with refusals(self.path):
-            if (self.path / "done.json").exists():
+            if self._has("done.json"):
                 return "done"
-            if (self.path / "failed.json").exists():
+            if self._has("failed.json"):
                 return "failed"
-            if not (self.path / "config.json").exists():
+            if not self._has("config.json"):
                 return "new"
         return "running" if self._is_locked() else "stopped"
+
+    def _has(self, name: str) -> bool:
+        """Whether a file is there; joined as text, which is many times as fast as a path where there are thousands."""
+        try:
+            os.stat(f"{self.path}/{name}")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def _is_locked(self) -> bool:
         try:
@@ -124,8 +133,8 @@ class Run:
 
     def config(self) -> RunConfig:
         """What was asked of this run."""
-        path = self.path / "config.json"
-        document = read_json(path)
+        path = f"{self.path}/config.json"
+        document = read_json(path, orjson.loads)
         found = document.get("format")
         if not isinstance(found, int) or found > FORMAT:
             raise StoreError(
@@ -136,26 +145,26 @@ class Run:
         if not isinstance(values, dict):
             raise StoreError(f"{path} is damaged: expected an object under 'config', got {type(values).__name__}")
         try:
-            return RunConfig.parse(values, where=str(path))
+            return RunConfig.parse(values, where=path)
         except ConfigError as error:
             raise StoreError(f"{path} cannot be read: {'; '.join(str(error).splitlines())}") from None
 
     def environment(self) -> dict[str, Any]:
-        return read_json(self.path / "env.json")
+        return read_json(f"{self.path}/env.json")
 
     def outcome(self) -> dict[str, Any] | None:
         """What ``done.json`` or ``failed.json`` says; None while there is neither."""
         for name in ("done.json", "failed.json"):
-            if (self.path / name).exists():
-                return read_json(self.path / name)
+            if self._has(name):
+                return read_json(f"{self.path}/{name}", orjson.loads)
         return None
 
     def rows(self) -> list[Row]:
         """Every whole row; a last line cut short by a kill is not a row."""
-        if not self.rows_file.exists():
+        if not self._has("rows.jsonl"):
             return []
-        with refusals(self.rows_file):
-            data = self.rows_file.read_bytes()
+        with refusals(f"{self.path}/rows.jsonl"):
+            data = contents(f"{self.path}/rows.jsonl")
         lines = data.split(b"\n")[:-1]  # what follows the last newline is torn
         try:
             return from_lines(lines)
@@ -170,6 +179,15 @@ class Run:
                     f"{self.rows_file}, line {place} is damaged: expected a row of JSON, got {error}"
                 ) from None
         return rows
+
+    def last_rows(self) -> list[Row]:
+        """The last row alone, if every line looks like a row; else all of them, which names the line that is none."""
+        with refusals(f"{self.path}/rows.jsonl"):
+            lines = contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1] if self._has("rows.jsonl") else []
+        if all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
+            with suppress(ValueError, RecursionError):
+                return from_lines(lines[-1:])
+        return self.rows()
 
     def append(self, row: Row) -> None:
         """Add one row and wait until it is on disk."""
@@ -189,13 +207,24 @@ class Run:
     def fail(self, reason: Mapping[str, Any]) -> None:
         write_json(self.path / "failed.json", reason)
 
+    def try_again(self) -> None:
+        """Make a failed run one that has not begun; why it failed stays in ``failed-before.json``."""
+        with self.locked(), refusals(self.path):
+            if (self.path / "failed.json").exists():  # else another process was here first
+                self.checkpoint.unlink(missing_ok=True)  # first: killed here, the run has still failed
+                os.replace(self.path / "failed.json", self.path / "failed-before.json")
+
 
 def runs_in(store: Path) -> list[Run]:
     """Every run of a store, by name."""
     with refusals(store):
         if store.is_dir():
             return [Run(path) for path in sorted(store.iterdir()) if (path / "config.json").exists()]
-    raise StoreError(
+    raise no_store(store)
+
+
+def no_store(store: Path) -> StoreError:
+    return StoreError(
         f"no run store at {store}: expected a directory of runs. Make one with `faudit train --runs {store}`."
     )
 
@@ -204,10 +233,23 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     write_whole(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def contents(path: str | Path) -> bytes:
+    """A file whole, by the system's own calls: thousands of small ones in a third of the time of ``open``."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        parts = []
+        while part := os.read(file, 1 << 20):
+            parts.append(part)
+    finally:
+        os.close(file)
+    return b"".join(parts)
+
+
+def read_json(path: str | Path, loads: Callable[[bytes], Any] = json.loads) -> dict[str, Any]:
+    """A JSON object; ``orjson.loads`` is faster for what we wrote ourselves, but knows no whole number past 64 bits."""
     try:
         with refusals(path):
-            document = json.loads(path.read_bytes())
+            document = loads(contents(path))
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is damaged: expected JSON, got {error}") from None
     if not isinstance(document, dict):
@@ -236,7 +278,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def refusals(path: Path) -> Iterator[None]:
+def refusals(path: str | Path) -> Iterator[None]:
     """Turn the operating system's refusal into one line that says what to do."""
     advice = {
         errno.ENOSPC: "Free some space and run the same command again: the run goes on from its last checkpoint.",

@@ -13,6 +13,12 @@ from faudit.errors import StoreError
 from faudit.rows import Row, finite, growth
 from faudit.store import Run
 
+COLUMNS = ["run", "status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"]  # of a store's list
+LEFT = ("run", "status", "Γ per block")  # the others are numbers
+
+
+SUMMED = {"test_acc", "growth_max", "seconds"}  # what ``done.json`` holds of all rows
+
 
 @contextmanager
 def whole_rows(run: Run) -> Iterator[None]:
@@ -30,11 +36,13 @@ def overview(run: Run) -> dict[str, Any]:
 
 
 def _overview(run: Run) -> dict[str, Any]:
-    config, rows, status = run.config(), run.rows(), run.status
+    config, status = run.config(), run.status
+    outcome = (run.outcome() or {}) if status in ("done", "failed") else {}
+    summed = outcome.keys() >= SUMMED  # of all rows, when the run ended: then the last one says the rest
+    rows = run.last_rows() if summed else run.rows()
     last: Row = rows[-1] if rows else {}
     hidden = last.get("hidden_norms") or [None]
-    grown = [grown for row in rows if (grown := growth(row["hidden_norms"])) is not None]
-    outcome = (run.outcome() or {}) if status in ("done", "failed") else {}
+    grown = [] if summed else [grown for row in rows if (grown := growth(row["hidden_norms"])) is not None]
     return {
         "run": str(run.path),
         "run_id": config.run_id,
@@ -42,41 +50,40 @@ def _overview(run: Run) -> dict[str, Any]:
         "reason": outcome.get("reason"),
         "epochs": last.get("epoch"),
         "epochs_asked": config.epochs,
-        "test_acc": next((row["test_acc"] for row in reversed(rows) if row["test_acc"] is not None), None),
+        "test_acc": outcome["test_acc"]
+        if summed
+        else next((row["test_acc"] for row in reversed(rows) if row["test_acc"] is not None), None),
         "acc_eval": finite(last.get("acc_eval")),
         "loss_eval": finite(last.get("loss_eval")),
         "hidden_norm": finite(hidden[-1]),
         "grad_norm": finite((last.get("grad_norms") or [None])[-1]),
         "growth": finite(growth(hidden)) if rows else None,
-        "growth_max": finite(max(grown)) if grown else None,
+        "growth_max": outcome["growth_max"] if summed else finite(max(grown)) if grown else None,
         "gamma": last.get("gamma"),
         "data_sha256": run.environment().get("data_sha256"),
-        "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
+        "seconds": outcome["seconds"] if summed else round(sum(r["seconds"] + r["probe_seconds"] for r in rows), 2),
         "weights_sha256": outcome.get("weights_sha256"),
-        "config": config.to_json(),
+        "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
     }
-
-
-def readable(runs: list[Run]) -> tuple[list[dict[str, Any]], list[str]]:
-    """What every run says of itself; a run that cannot be read is told of in the second list and left out."""
-    entries, damaged = [], []
-    for run in runs:
-        try:
-            entries.append(overview(run))
-        except StoreError as error:
-            damaged.append(str(error))
-    return entries, damaged
 
 
 def runs_table(entries: list[dict[str, Any]]) -> Table:
     """One line a run."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("run", no_wrap=True)
-    for column in ("status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"):
-        table.add_column(column, justify="left" if column in ("status", "Γ per block") else "right", no_wrap=True)
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in LEFT else "right", no_wrap=True)
     for entry in entries:
         table.add_row(*line(entry))
     return table
+
+
+def runs_lines(entries: list[dict[str, Any]]) -> Iterator[str]:
+    """The same as plain text, many times as fast: what thousands of runs are shown as."""
+    cells = [COLUMNS, *map(line, entries)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    aligned = [str.ljust if name in LEFT else str.rjust for name in COLUMNS]
+    for words in cells:
+        yield "  ".join(align(word, width) for align, word, width in zip(aligned, words, widths, strict=True)).rstrip()
 
 
 def line(entry: dict[str, Any]) -> list[str]:

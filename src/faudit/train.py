@@ -21,6 +21,7 @@ from torch import Tensor
 from faudit import checkpoint
 from faudit.config import RunConfig
 from faudit.data import DATASETS
+from faudit.data.dataset import Dataset
 from faudit.environment import environment
 from faudit.errors import StoreError
 from faudit.job import Job, prepare, refuse_strays, threads
@@ -41,13 +42,15 @@ def fit(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | Non
     return run
 
 
-def stream(config: RunConfig, run: Run, *, data_dir: Path | None = None) -> Iterator[Row]:
-    """The same, yielding each row once it is on disk, so that the caller can show it."""
+def stream(
+    config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
+) -> Iterator[Row]:
+    """The same, yielding each row once it is on disk, so that the caller can show it; ``dataset`` if it is loaded."""
     if run.status in ("done", "failed"):
         run.must_hold(config)
         return
     refuse_strays(config)
-    job = prepare(config, DATASETS[config.data](data_dir))
+    job = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
     with run.locked(), threads(config.threads):
         if run.status in ("done", "failed"):  # by another process, while we loaded the data
             return

@@ -22,12 +22,14 @@ from faudit.nets import NETS
 from faudit.probes import PROBES
 from faudit.registry import Registry, unknown
 from faudit.rules import RULES
+from faudit.sweep import STUDIES
 
 if TYPE_CHECKING:
     from faudit.store import Run
 
 FAMILIES: dict[str, Registry[Any]] = {
     "nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES, "checks": CHECKS, "figures": FIGURES,
+    "studies": STUDIES,
 }  # fmt: skip
 
 
@@ -63,34 +65,6 @@ def run_named(name: str, runs: Path) -> Run:
     if run.status == "new":
         raise StoreError(unknown(f"run (in {runs})", name, [run.name for run in runs_in(runs)]))
     return run
-
-
-def run_show(args: argparse.Namespace) -> int:
-    from faudit.store import runs_in
-    from faudit.tables import overview, readable, run_table, runs_table, settings_line
-
-    if args.name:
-        run = run_named(args.name, args.runs)
-        if args.json:
-            print_json({**overview(run), "rows": [json.loads(line) for line in lines(run)]})
-        else:
-            say(run_table(run), settings_line(run))
-        return 0
-    entries, damaged = readable(runs_in(args.runs))
-    if args.json:
-        print_json(entries)
-    else:
-        say(runs_table(entries))
-    for problem in damaged:
-        print(f"faudit: {problem}", file=sys.stderr)
-    return 2 if damaged else 0
-
-
-def lines(run: Any) -> list[str]:
-    """A run's rows as strict JSON."""
-    from faudit.rows import to_line
-
-    return [to_line(row) for row in run.rows()]
 
 
 def say(*things: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -69,6 +70,10 @@ class Dataset:
 
     def fingerprint(self) -> str:
         """SHA-256 over every sample and label: two copies of a dataset that differ in a pixel differ here."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         for part in (self.train_x, self.train_y, self.test_x, self.test_y):
             digest.update(repr((str(part.dtype), tuple(part.shape))).encode())

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -59,6 +60,49 @@ def shown(wanted: Mapping[str, RunConfig], ends: Ends, runs: Path) -> Iterator[D
         yield display
 
 
+class Together:
+    """Several displays as one."""
+
+    def __init__(self, displays: Sequence[Display]) -> None:
+        self._displays = displays
+
+    def began(self, config: RunConfig) -> None:
+        for display in self._displays:
+            display.began(config)
+
+    def ended(self, config: RunConfig, word: str, text: str) -> None:
+        for display in self._displays:
+            display.ended(config, word, text)
+
+    def say(self, text: str) -> None:
+        for display in self._displays:
+            display.say(text)
+
+    def tick(self, running: Sequence[RunConfig]) -> None:
+        for display in self._displays:
+            display.tick(running)
+
+
+class Pace:
+    """How fast runs go since they were first looked at, and so how long they still take."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[float, int]] = {}
+
+    def left(self, config: RunConfig, row: Row | None) -> str:
+        """The time to a run's end; nothing as long as it has not moved."""
+        if row is None:
+            return ""
+        now, epoch = time.monotonic(), row["epoch"]
+        since, first = self._first.setdefault(config.run_id, (now, epoch))
+        if epoch < first:  # back at an earlier checkpoint
+            self._first[config.run_id] = (now, epoch)
+        if epoch <= first:
+            return ""
+        seconds = (now - since) / (epoch - first) * (config.epochs - epoch)
+        return f"{timedelta(seconds=round(seconds))} left"
+
+
 class Lines:
     """One line when a run ends, and now and then one on a run that takes long."""
 
@@ -66,6 +110,7 @@ class Lines:
         self._runs, self._total, self._ended = runs, len(wanted), len(ends)
         self._began: dict[str, float] = {}
         self._told: dict[str, float] = {}
+        self._pace = Pace()
         self._listener = True
 
     def say(self, text: str) -> None:
@@ -94,11 +139,12 @@ class Lines:
             )
             if row:
                 self._told[config.run_id] = now
-                self.say(f"{config.run_id}  epoch {row['epoch']}/{config.epochs}  {glimpse(row)}")
+                left = self._pace.left(config, row)
+                self.say(f"{config.run_id}  epoch {row['epoch']}/{config.epochs}  {glimpse(row)}  {left}".rstrip())
 
 
 class Bars:
-    """One bar over all epochs of all runs, and a line for each run that is being trained."""
+    """One bar over all epochs of all runs, and a line for each run that is being trained (or the first of many)."""
 
     def __init__(self, wanted: Mapping[str, RunConfig], ends: Ends, runs: Path, *, console: Console) -> None:
         from rich.live import Live
@@ -107,7 +153,7 @@ class Bars:
         self._runs, self._total, self._console = runs, len(wanted), console
         self._counts = Counter(word for word, _ in ends.values())
         self._epochs = sum(wanted[name].epochs for name in ends)  # of the runs that have ended
-        self._drawn = 0.0
+        self._drawn, self._pace = 0.0, Pace()
         columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeRemainingColumn())
         # Epochs may take minutes: rich's usual 30 seconds would hold too few of them to tell a speed.
         self._bar = Progress(*columns, console=console, speed_estimate_period=600)
@@ -136,10 +182,15 @@ class Bars:
             return
         self._drawn = time.monotonic()
         grid, epochs = Table.grid(padding=(0, 2)), self._epochs
-        for config in running:
+        lines = max(1, self._console.height - 4)
+        for place, config in enumerate(running):
             row = last_row(self._runs / config.run_id)
             epochs += row["epoch"] if row else 0
-            grid.add_row(config.run_id, f"{row['epoch'] if row else '–'}/{config.epochs}", glimpse(row))
+            left = self._pace.left(config, row)
+            if place < lines:
+                grid.add_row(config.run_id, f"{row['epoch'] if row else '–'}/{config.epochs}", glimpse(row), left)
+        if len(running) > lines:
+            grid.add_row(f"and {len(running) - lines} more")
         counts = "  ".join(f"{self._counts[word]} {said}" for word, said in WORDS.items())
         says = f"{self._counts.total()}/{self._total} runs: {counts}"
         self._bar.update(self._task, completed=epochs, description=says)

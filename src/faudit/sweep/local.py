@@ -1,9 +1,8 @@
-"""The local engine: every run of a list that is not finished, trained once, in worker processes.  (no torch)
+"""The local engine: worker processes of this machine, one run after another in each.  (no torch)
 
-The parent decides, the workers train. What is finished, held or damaged is read from the run directories, never
-remembered, so a killed worker, a killed parent and a second parent on the same store are all one case: somebody's lock
-is gone, or held. Each worker has a pipe of its own (a process that dies in a shared queue can leave it locked), takes
-one configuration after another, and answers in a word. A pipe that ends is a worker that died: its run goes back.
+The parent decides, the workers train. Each worker has a pipe of its own (a process that dies in a shared queue can
+leave it locked), takes one configuration after another, and answers in a word. A pipe that ends is a worker that died:
+its run goes back. A worker leaves with its parent.
 """
 
 from __future__ import annotations
@@ -11,120 +10,40 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-import traceback
-import warnings
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
 
 from faudit.config import RunConfig
-from faudit.errors import ConfigError, FauditError, LockedError
-from faudit.store import Run
-from faudit.sweep.display import Display, shown, standing
-
-POLL = 0.5  # seconds between two looks at the running runs
-LOOK_AGAIN = 1.0  # seconds between two looks at runs that another process holds
-RETRIES = 2  # further workers that a run gets when its worker dies
-FINAL = ("done", "failed", "left")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of every run, by run id: ``failed`` diverged, ``left`` could not be trained; both say why."""
-
-    done: list[str]
-    failed: dict[str, str]
-    left: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What became of one attempt at a run: ``ended`` (its files say how), ``held``, ``refused`` or ``died``."""
-
-    word: str
-    text: str = ""
-    remarks: tuple[str, ...] = ()
+from faudit.errors import ConfigError
+from faudit.sweep.drive import Outcome, drive
+from faudit.sweep.engine import Answer, Start, attempt
 
 
 def run_all(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path | None, jobs: int) -> Outcome:
-    """Make every run that is not finished, up to ``jobs`` at once; go on where an earlier call was stopped.
+    """Make every run that is not finished on this machine, up to ``jobs`` at once."""
+    return drive(configs, runs, start=starter(runs, data_dir=data_dir, jobs=jobs))
 
-    An interrupt (Ctrl-C or SIGTERM) stops the workers and is raised as KeyboardInterrupt.
-    """
-    if jobs < 1:
+
+def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None = None) -> Start:
+    """Workers on this machine; without ``jobs`` as many as its cores have threads for."""
+    if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs: expected a whole number ≥ 1, got {jobs}. Give one per core.")
-    wanted = {config.run_id: config for config in configs}
-    standings = {name: standing(runs / name, config) for name, config in wanted.items()}
-    ends = {name: end for name, end in standings.items() if end[0] in FINAL}
-    todo = deque(config for name, config in wanted.items() if name not in ends)
-    if todo:
+
+    def start(todo: Sequence[RunConfig]) -> Workers:
         threads = max(config.threads for config in todo)
-        pool = closing(Workers(runs, data_dir, jobs=jobs, threads=threads))
-        with terminable(), pool as workers, shown(wanted, ends, runs) as show:
-            drive(todo, runs, ends=ends, workers=workers, show=show)
-    return Outcome(
-        done=[name for name in wanted if ends[name][0] == "done"],
-        failed={name: ends[name][1] for name in wanted if ends[name][0] == "failed"},
-        left={name: ends[name][1] for name in wanted if ends[name][0] == "left"},
-    )
+        return Workers(runs, data_dir, jobs=jobs or max(1, cores() // threads), threads=threads)
+
+    return start
 
 
 def cores() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def drive(
-    todo: deque[RunConfig], runs: Path, *, ends: dict[str, tuple[str, str]], workers: Workers, show: Display
-) -> None:
-    """Hand out what is to do until every run has its end."""
-    held: dict[str, RunConfig] = {}  # by other processes: looked at again once there is nothing else to hand out
-    deaths: Counter[str] = Counter()
-    looked = 0.0
-
-    def end(config: RunConfig, word: str, text: str) -> None:
-        ends[config.run_id] = (word, text)
-        show.ended(config, word, text)
-
-    while todo or held or workers.running:
-        while todo and workers.free:
-            config = todo.popleft()
-            word, text = standing(runs / config.run_id, config)  # again: a second parent may have been here
-            if word in FINAL:
-                end(config, word, text or "by another process")
-            elif word == "running":
-                held[config.run_id] = config
-            else:
-                workers.give(config)
-                show.began(config)
-        for config, answer in workers.answers(timeout=POLL):
-            for remark in answer.remarks:
-                show.say(remark)
-            if answer.word == "held":
-                held[config.run_id] = config
-            elif answer.word == "ended":
-                word, text = standing(runs / config.run_id, config)
-                end(config, *((word, text) if word in FINAL else ("left", "was trained, but its files are gone")))
-            elif answer.word == "died" and deaths[config.run_id] < RETRIES:
-                deaths[config.run_id] += 1
-                show.say(f"{config.run_id}: {answer.text}; it is tried again from its last checkpoint")
-                todo.append(config)
-            elif answer.word == "died":
-                end(config, "left", f"{answer.text}, as were {RETRIES} before it. Is there memory for so many jobs?")
-            else:
-                end(config, "left", answer.text)
-        show.tick([*workers.running, *held.values()])
-        if held and not todo and time.monotonic() - looked >= LOOK_AGAIN:
-            looked = time.monotonic()
-            todo.extend(held.values())
-            held.clear()
 
 
 @dataclass
@@ -137,7 +56,7 @@ class Worker:
 
 
 class Workers:
-    """Up to ``jobs`` processes, started when there is work for them; ``drive`` knows no more of an engine than this."""
+    """Up to ``jobs`` processes, started when there is work for them."""
 
     def __init__(self, runs: Path, data_dir: Path | None, *, jobs: int, threads: int) -> None:
         self._jobs, self._told = jobs, (runs, data_dir, threads)
@@ -219,36 +138,3 @@ def work(pipe: Connection, runs: Path, data_dir: Path | None, threads: int) -> N
     with suppress(EOFError, ConnectionError):
         while True:
             pipe.send(attempt(pipe.recv(), runs, data_dir=data_dir))
-
-
-def attempt(settings: Mapping[str, Any], runs: Path, *, data_dir: Path | None) -> Answer:
-    """Train one run to its end."""
-    config, bug = RunConfig.parse(settings, where="sweep"), []
-    with warnings.catch_warnings(record=True) as caught:
-        try:
-            from faudit.train import stream
-
-            for _ in stream(config, Run(runs / config.run_id), data_dir=data_dir):
-                pass
-            word, text = "ended", ""
-        except FauditError as error:
-            word, text = "held" if isinstance(error, LockedError) else "refused", "; ".join(str(error).splitlines())
-        except Exception as error:  # noqa: BLE001  # told with its traceback; the other runs are none the worse for it
-            word, text = "refused", f"met a bug: {error!r}"
-            bug = [f"{config.run_id} met a bug:\n{traceback.format_exc()}"]
-    return Answer(word, text, (*(f"faudit: warning: {entry.message}" for entry in caught), *bug))
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """SIGTERM as if it were Ctrl-C inside (in the main thread, where alone Python can catch it)."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    catch = signal.signal if threading.current_thread() is threading.main_thread() else lambda *_: None
-    before = catch(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        catch(signal.SIGTERM, before or signal.SIG_DFL)

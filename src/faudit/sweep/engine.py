@@ -1,0 +1,97 @@
+"""The engine contract: runs go in, an answer comes back for each; and what every engine's worker does.  (no torch)
+
+An engine trains runs somewhere else: in processes of this machine (``local``), on a cluster (``ray``). ``drive`` hands
+out the runs and knows no more of an engine than this file says. Whatever an engine does, the driver's store holds the
+truth: a run that has ended has its files there before its answer comes.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from faudit.config import RunConfig
+from faudit.errors import FauditError, LockedError
+from faudit.store import Run
+
+if TYPE_CHECKING:
+    from faudit.data.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one attempt at a run: ``ended`` (its files say how), ``held``, ``refused`` or ``died``."""
+
+    word: str
+    text: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """Up to so many runs at once, each answered once."""
+
+    @property
+    def running(self) -> list[RunConfig]:
+        """What was given and not answered yet."""
+
+    @property
+    def free(self) -> bool:
+        """Whether one more may be given."""
+
+    def give(self, config: RunConfig) -> None:
+        """Train a run to its end, from its last checkpoint if it has one."""
+
+    def answers(self, *, timeout: float) -> list[tuple[RunConfig, Answer]]:
+        """What became of runs since the last call, waiting at most so many seconds for the first."""
+
+    def close(self) -> None:
+        """Stop everything within seconds. A run under way stays where it is: it goes on from its checkpoint later."""
+
+
+Start = Callable[[Sequence[RunConfig]], Engine]  # an engine for these runs, started only when there are some
+
+
+class Starter(Protocol):
+    """What an engine's file offers: refuse what it cannot use, and say how to start it."""
+
+    def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start: ...
+
+
+def attempt(settings: Mapping[str, Any], runs: Path, *, data_dir: Path | None) -> Answer:
+    """Train one run to its end, in a process that may have trained others before."""
+
+    def train(config: RunConfig) -> None:
+        from faudit.train import stream
+
+        for _ in stream(config, Run(runs / config.run_id), dataset=loaded(config.data, data_dir)):
+            pass
+
+    return answered(RunConfig.parse(settings, where="sweep"), train)
+
+
+def answered(config: RunConfig, train: Callable[[RunConfig], None]) -> Answer:
+    """How training went, as an answer: nothing that one run does wrong reaches the others."""
+    bug: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        try:
+            train(config)
+            word, text = "ended", ""
+        except FauditError as error:
+            word, text = "held" if isinstance(error, LockedError) else "refused", "; ".join(str(error).splitlines())
+        except Exception as error:  # noqa: BLE001  # told with its traceback; the other runs are none the worse for it
+            word, text = "refused", f"met a bug: {error!r}"
+            bug = [f"{config.run_id} met a bug:\n{traceback.format_exc()}"]
+    return Answer(word, text, (*(f"faudit: warning: {entry.message}" for entry in caught), *bug))
+
+
+@lru_cache(maxsize=2)
+def loaded(name: str, data_dir: Path | None) -> Dataset:
+    """A dataset, loaded once in this process however many runs it trains on it; training writes nothing into it."""
+    from faudit.data import DATASETS
+
+    return DATASETS[name](data_dir)

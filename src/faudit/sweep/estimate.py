@@ -1,0 +1,95 @@
+"""How long the missing runs of a study take, told from runs that were measured: none is invented.  (no torch)
+
+A run is compared with those of its shape (network, data, sizes, threads, device) and rule; where there is none, with
+those of its shape under any rule. Seconds per epoch are the median over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from faudit.config import RunConfig, key
+from faudit.index import Entry, entries
+from faudit.sweep.display import last_row, standing
+
+SHAPE = ("net", "data", "depth", "width", "batch_size", "dtype", "threads", "device", "eval_size", "log_every")
+Times = Mapping[tuple[Any, ...], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a study: its state, how many epochs it has, and how long the others take (None: nobody knows)."""
+
+    config: RunConfig
+    state: str
+    reason: str
+    epochs: int
+    seconds: float | None
+
+    @property
+    def about(self) -> str:
+        if self.state in ("done", "failed", "left out"):
+            return self.reason
+        return "not measured yet" if self.seconds is None else span(self.seconds)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A study before it starts."""
+
+    runs: list[Planned]
+    damaged: list[str]
+
+    def lines(self, jobs: int) -> list[str]:
+        """How many are done and how long the others take, for a person."""
+        ended = [one for one in self.runs if one.state == "done"]
+        failed = [one for one in self.runs if one.state == "failed"]
+        out = [one for one in self.runs if one.state == "left out"]
+        left = [one for one in self.runs if one.state not in ("done", "failed", "left out")]
+        counts = f"{len(ended)} done, {len(failed)} failed, {len(left)} to make"
+        counts += f", {len(out)} that cannot be used" if out else ""
+        known = [one.seconds for one in left if one.seconds is not None]
+        told = [f"{len(self.runs)} runs: {counts}"]
+        if known:
+            longest = max(sum(known) / jobs, max(known))
+            told.append(f"about {span(longest)} with {jobs} at once, by the epochs measured in this store")
+        if len(known) < len(left):
+            told.append(f"{len(left) - len(known)} of them have no measured run of their shape: not estimated")
+        return told
+
+
+def estimated(configs: Sequence[RunConfig], store: Path) -> Estimate:
+    """Each run's state, and its time from the runs of the store."""
+    found, damaged = entries(store) if store.is_dir() else ([], [])
+    times: dict[tuple[Any, ...], list[float]] = {}
+    for entry in found:
+        if entry["epochs"] and entry["seconds"]:
+            for kind in kinds(entry["config"]):
+                times.setdefault(kind, []).append(entry["seconds"] / entry["epochs"])
+    return Estimate([planned(config, store, times) for config in configs], damaged)
+
+
+def planned(config: RunConfig, store: Path, times: Times) -> Planned:
+    state, reason = standing(store / config.run_id, config)
+    row = last_row(store / config.run_id)
+    epochs = min(row["epoch"], config.epochs) if row else 0
+    measured = next((times[kind] for kind in kinds(config.to_json()) if kind in times), None)
+    seconds = None if measured is None else median(measured) * (config.epochs - epochs)
+    return Planned(config, "left out" if state == "left" else state, reason, epochs, seconds)
+
+
+def kinds(config: Entry) -> list[tuple[Any, ...]]:
+    """What a run is compared by, the nearest first."""
+    shape = tuple(config[key(name)] for name in SHAPE)
+    return [(config["rule"], *shape), shape]
+
+
+def span(seconds: float) -> str:
+    """A time as a person says it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,235 @@
+"""A study file: shared settings and a grid → configurations, validated as a whole before anything starts.  (no torch)
+
+    net = "resmlp"                  # at the top level shared settings, keys spelled like the flags
+    with = ["matched"]              # controls: with every run also its baseline
+
+    [grid]                          # every combination of the values of these lists
+    rule = ["bp", "dfa"]
+    penalty = [0, 1e-4, 1e-2]
+    seed = [42, 123, 456]
+
+    [[exclude]]                     # the grid's runs that match all of these are left out; a list means any of them
+    rule = "bp"
+    penalty = [1e-4, 1e-2]
+
+    [[include]]                     # more runs: settings over the shared ones, and if need be a grid of their own
+    rule = "fa"
+    [include.grid]
+    seed = [42, 123]
+
+A control is ``matched`` (frozen blocks, the embedding taught as the run's own rule teaches it) or the name of a frozen
+rule. Nothing is enumerated before it is counted, and every problem is told at once with its place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from faudit.audit.audit import control_of
+from faudit.config import KEYS, SETTINGS, RunConfig, attribute, epoch_list, listing
+from faudit.errors import ConfigError
+from faudit.registry import nearest, unknown
+from faudit.rules import RULES
+from faudit.sweep import STUDIES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LIMIT = 10_000  # runs; more are made on request
+OTHERS = ("grid", "include", "exclude", "with")  # keys of a study that are not settings
+CONTROLS = ("matched", *(name for name in RULES if name.startswith("frozen-")))
+Values = dict[str, Any]  # attribute → parsed value
+
+
+@dataclass
+class Part:
+    """Settings and a grid over others: what a study is made of, itself and each of its includes."""
+
+    settings: Values
+    grid: dict[str, list[Any]]
+    excludes: list[dict[str, list[Any]]] = field(default_factory=list)
+
+    def count(self) -> int:
+        return math.prod(len(values) for values in self.grid.values())
+
+    def combinations(self) -> Iterator[Values]:
+        for values in itertools.product(*self.grid.values()):
+            yield {**self.settings, **dict(zip(self.grid, values, strict=True))}
+
+
+@dataclass
+class Draft:
+    """A study file being read: its parts and what is wrong with them."""
+
+    problems: list[str] = field(default_factory=list)
+
+    def value(self, key: str, value: Any, place: str) -> Any:
+        """A setting's value as the config has it; None, with a problem, where it cannot be one."""
+        try:
+            return SETTINGS[attribute(key)]["parse"](value)
+        except ValueError as error:
+            self.problems.append(f"{place}{key}: expected {error}, got {value!r}")
+            return None
+
+    def table(self, value: Any, place: str) -> Mapping[str, Any]:
+        if isinstance(value, dict):
+            return value
+        self.problems.append(f"{place}: expected a table of settings, got {value!r}")
+        return {}
+
+    def tables(self, value: Any, name: str) -> list[Mapping[str, Any]]:
+        if isinstance(value, list):
+            return [self.table(entry, f"[[{name}]] {place}") for place, entry in enumerate(value, start=1)]
+        self.problems.append(f"{name}: expected tables headed [[{name}]], got {value!r}")
+        return []
+
+    def known(self, keys: Mapping[str, Any], place: str, *, besides: Sequence[str] = ()) -> list[str]:
+        """The keys that are settings; the others are problems."""
+        valid = [*KEYS, *besides]
+        for key in keys:
+            if key not in valid:
+                self.problems.append(f"{place}{unknown('setting', key, valid)}")
+        return [key for key in keys if key in KEYS]
+
+    def settings(self, values: Mapping[str, Any], place: str, *, besides: Sequence[str]) -> Values:
+        keys = self.known(values, place, besides=besides)
+        return {attribute(key): self.value(key, values[key], place) for key in keys}
+
+    def grid(self, value: Any, place: str) -> dict[str, list[Any]]:
+        values = self.table(value, place)
+        if isinstance(value, dict) and not values:
+            self.problems.append(f"{place} is empty: expected a list of values for at least one setting")
+        return {attribute(key): self.axis(key, values[key], place) for key in self.known(values, f"{place} ")}
+
+    def axis(self, key: str, values: Any, place: str) -> list[Any]:
+        """One list of a grid, each value once."""
+        if not isinstance(values, list) or not values:
+            self.problems.append(f"{place} {key}: expected a list of at least one value, got {values!r}")
+            return []
+        if SETTINGS[attribute(key)]["parse"] is epoch_list and not all(isinstance(value, list) for value in values):
+            self.problems.append(f"{place} {key}: expected a list of lists of epochs, got {values!r}")
+            return []
+        parsed = [self.value(key, value, f"{place} ") for value in values]
+        twice = [value for value, count in Counter(parsed).items() if count > 1 and value is not None]
+        if twice:
+            self.problems.append(f"{place} {key}: expected each value once, got {twice[0]!r} twice")
+        return parsed
+
+    def part(self, settings: Values, values: Mapping[str, Any], name: str) -> Part:
+        """Settings with the grid that goes with them."""
+        grid = self.grid(values["grid"], name) if "grid" in values else {}
+        for key in [key for key in KEYS if attribute(key) in grid and key in values]:
+            self.problems.append(f"{name} {key}: also set outside the grid, as {values[key]!r}. Take one of them out.")
+        return Part(settings, grid)
+
+    def exclude(self, values: Mapping[str, Any], place: str) -> dict[str, list[Any]]:
+        """What an excluded run looks like: for each setting the values that match."""
+        if not values:
+            self.problems.append(f"{place} is empty: expected at least one setting, since it would exclude everything")
+        matched = {}
+        for key in self.known(values, f"{place} "):
+            several = isinstance(values[key], list) and SETTINGS[attribute(key)]["parse"] is not epoch_list
+            one_or_more = values[key] if several else [values[key]]
+            matched[attribute(key)] = [self.value(key, value, f"{place} ") for value in one_or_more]
+        return matched
+
+    def controls(self, value: Any) -> list[str]:
+        if not isinstance(value, list):
+            self.problems.append(f"with: expected a list of controls, got {value!r}. Valid: {', '.join(CONTROLS)}")
+            return []
+        for name in value:
+            if name not in CONTROLS:
+                told = f"expected {', '.join(CONTROLS)}, got {name!r}{nearest(name, CONTROLS)}"
+                self.problems.append(f"with: {told}")
+        return value
+
+
+def read(path: Path, overrides: Mapping[str, Any] | None = None, *, limit: int = LIMIT) -> list[RunConfig]:
+    """The runs of a study file, or of a built-in study by its name; ``overrides`` are the command line's settings."""
+    if str(path) in STUDIES and not path.exists():
+        path = STUDIES[str(path)]
+    try:
+        document = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        known = f"{nearest(path, STUDIES)} Built-in studies: {', '.join(STUDIES)}."
+        raise ConfigError(f"cannot read the study {path}: {error.strerror}. Give an existing file{known}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}. See docs/sweeps.md for what a study looks like.") from None
+    return runs_of(document, overrides or {}, where=str(path), limit=limit)
+
+
+def runs_of(
+    document: Mapping[str, Any], overrides: Mapping[str, Any], *, where: str, limit: int = LIMIT
+) -> list[RunConfig]:
+    """A study's runs, each once, in the order of the file, controls last."""
+    draft = Draft()
+    shared = {**document, **overrides}
+    settings = draft.settings(shared, "", besides=OTHERS)
+    parts = [draft.part(settings, shared, "[grid]")] if "grid" in document or "include" not in document else []
+    for place, values in enumerate(draft.tables(document.get("include", []), "include"), start=1):
+        name = f"[[include]] {place}"
+        own = draft.settings({**values, **overrides}, f"{name} ", besides=["grid"])
+        parts.append(draft.part({**settings, **own}, {**values, **overrides}, f"{name} grid"))
+    excludes = [
+        draft.exclude(values, f"[[exclude]] {place}")
+        for place, values in enumerate(draft.tables(document.get("exclude", []), "exclude"), start=1)
+    ]
+    controls = draft.controls(document.get("with", []))
+    if excludes and "grid" not in document:
+        draft.problems.append("[[exclude]]: expected a [grid] to leave runs out of, got none")
+    if draft.problems:
+        raise ConfigError(listing(draft.problems, where=where))
+    parts[0].excludes = excludes  # there are some only if the grid's part is there, and it is the first
+    total = sum(part.count() for part in parts) * (1 + len(controls))
+    if total > limit:
+        raise ConfigError(
+            f"the study has {total:,} runs, controls and excluded ones counted: expected at most {limit:,} ({where}). "
+            f"Take values out of its grid, or allow them with --max-runs {total}."
+        )
+    return enumerated(parts, controls, where=where)
+
+
+def enumerated(parts: list[Part], controls: list[str], *, where: str) -> list[RunConfig]:
+    """The runs themselves; problems that only a combination has are told once each, with how many runs have them."""
+    found: dict[str, RunConfig] = {}
+    problems: dict[str, int] = {}
+    idle = set(range(len(parts[0].excludes)))  # excludes that have matched nothing yet
+    for part in parts:
+        for values in part.combinations():
+            try:
+                config = RunConfig(**values)
+            except ConfigError as error:
+                for line in str(error).splitlines():
+                    problems[line] = problems.get(line, 0) + 1
+                continue
+            hits = {i for i, exclude in enumerate(part.excludes) if matches(config, exclude)}
+            idle -= hits
+            run_id = config.run_id
+            if not hits and run_id in found:
+                problems[f"{run_id} is asked for twice. Take it out of the grid or of an [[include]]."] = 1
+            elif not hits:
+                found[run_id] = config
+    told = [f"{line}{f' (in {count} runs)' if count > 1 else ''}" for line, count in problems.items()]
+    told += [f"[[exclude]] {i + 1}: matches no run of the grid. Take it out." for i in sorted(idle)]
+    if not (told or found):
+        told = ["the study has no runs: everything in its grid is excluded"]
+    if told:
+        raise ConfigError(listing(told, where=where))
+    for config in list(found.values()):
+        for name in controls:
+            control = control_of(config) if name == "matched" else control_of(config).with_(rule=name)
+            found.setdefault(control.run_id, control)
+    return list(found.values())
+
+
+def matches(config: RunConfig, exclude: Mapping[str, list[Any]]) -> bool:
+    return all(getattr(config, name) in values for name, values in exclude.items())

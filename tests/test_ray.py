@@ -1,0 +1,197 @@
+"""Runs on a Ray cluster are those made here, bit for bit, though a node is lost; what cannot be is said in a line."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from faudit.cli import main
+from faudit.config import RunConfig
+from faudit.data import DATASETS
+from faudit.store import Run
+from faudit.sweep import ray as engine
+from faudit.sweep.drive import Outcome, drive
+from faudit.sweep.parcel import NEEDS_DATA, Parcel, parts_of, train
+from faudit.sweep.study import read
+from faudit.train import fit, stream
+from tests.conftest import ROOT, tiny_dataset
+from tests.test_data_idx import write as write_idx
+from tests.test_local import same_as_alone, until
+
+TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
+STUDY = """
+width = 8
+depth = 2
+[grid]
+rule = ["bp", "dfa"]
+seed = [1, 2]
+epochs = [60]
+batch-size = [64]
+[[include]]
+data = "mnist"
+epochs = 2
+batch-size = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("alone")
+
+
+@contextmanager
+def two_nodes(cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    cwd.mkdir()
+    script = str(ROOT / "tests" / "two_nodes.py")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    cluster = subprocess.Popen([sys.executable, script], text=True, cwd=cwd, **pipes)  # type: ignore[call-overload]
+    try:
+        yield cluster, cluster.stdout.readline().strip()
+    finally:
+        cluster.communicate(timeout=60)
+
+
+@pytest.mark.slow
+def test_a_lost_node_costs_no_run_and_changes_none(tmp_path: Path, alone: Path) -> None:
+    """The data is where the driver runs and nowhere else: /proc/self/cwd is another folder for every node's workers."""
+    pytest.importorskip("ray")
+    write_idx(tmp_path / "driver" / "mnist")
+    (tmp_path / "study.toml").write_text(STUDY)
+    configs = read(tmp_path / "study.toml")
+    store = tmp_path / "runs"
+    with two_nodes(tmp_path / "nodes") as (cluster, address):
+        words = ["sweep", str(tmp_path / "study.toml"), "--runs", str(store), "--data-dir", "/proc/self/cwd"]
+        words += ["--engine", "ray", "--address", address]
+        sweep = subprocess.Popen(
+            [sys.executable, "-m", "faudit", *words], cwd=tmp_path / "driver", stderr=subprocess.PIPE, text=True
+        )
+        halfway = until(lambda: sum(Run(store / one.run_id).checkpoint.exists() for one in configs) >= 2, 120)
+        running = [one for one in configs if Run(store / one.run_id).status == "running"]
+        print("kill", file=cluster.stdin, flush=True)
+        assert cluster.stdout is not None and cluster.stdout.readline() == "killed\n"
+        _, said = sweep.communicate(timeout=240)
+    assert halfway and len(running) == 2, said
+    assert sweep.returncode == 0 and "it is tried again from its last checkpoint" in said, said
+    assert "mnist was not found on a node and is sent there from here" in said
+    same_as_alone(configs[:4], store, alone)
+    here = fit(configs[4], alone, tmp_path / "driver")
+    there = Run(store / configs[4].run_id)
+    assert there.environment()["data_sha256"] == here.environment()["data_sha256"]
+    assert (there.outcome() or {})["weights_sha256"] == (here.outcome() or {})["weights_sha256"]
+
+
+@pytest.mark.slow
+def test_a_ray_of_ones_own_makes_ends_and_resumes_what_local_would(tmp_path: Path, alone: Path) -> None:
+    """In a process of its own, as is every Ray driver here."""
+    pytest.importorskip("ray")
+    resumed = TINY.with_(epochs=9, keep_epochs=(1, 8))
+    begun = stream(resumed, Run(tmp_path / resumed.run_id))
+    [next(begun) for _ in range(4)]
+    begun.close()  # type: ignore[attr-defined]  # stream is a generator
+    text = "data = 'digits'\nwidth = 8\ndepth = 2\nbatch-size = 256\n[grid]\nepochs = [9]\nkeep-epochs = [[1, 8]]\n"
+    more = "[[include]]\nepochs = 2\n[[include]]\nepochs = 2\nlr = 1e30\noptimizer = 'sgd'\n"
+    (tmp_path / "study.toml").write_text(text + more + "[[include]]\nepochs = 2\ndevice = 'cuda'\n")
+    words = ["sweep", str(tmp_path / "study.toml"), "--runs", str(tmp_path), "--engine", "ray", "--jobs", "1"]
+    done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout.startswith("2 done, 1 failed, 1 left out"), done.stderr
+    assert "needs 1 CPU and 1 GPU on one node: the cluster has none such" in done.stderr
+    assert "diverged" in done.stderr
+    same_as_alone([resumed, TINY], tmp_path, alone)
+    assert all(Run(tmp_path / resumed.run_id).kept(epoch).exists() for epoch in (1, 8))
+
+
+def took(settings: RunConfig, store: Path, sent: object = None) -> list[Parcel]:
+    run = Run(store / settings.run_id)
+    files = {path.name: path.read_bytes() for path in run.path.glob("*.*")} if run.path.exists() else {}
+    return list(train(settings.to_json(), files, None, sent))
+
+
+def test_a_node_without_the_data_asks_for_it_and_trains_on_what_it_is_sent(tmp_path: Path) -> None:
+    config = TINY.with_(data="mnist", batch_size=20)
+    (only,) = took(config, tmp_path)
+    assert only.answer is not None and only.answer.word == NEEDS_DATA
+    data = tiny_dataset()
+    parcels = took(config, tmp_path, parts_of(data))
+    run = Run(tmp_path / config.run_id)
+    calm = [dict(row) for row in stream(config, run, dataset=data)]
+    assert [parcel.answer is not None for parcel in parcels] == [False] * 3 + [True]
+    assert b"".join(parcel.rows for parcel in parcels).count(b"\n") == len(calm) == 3
+    assert [parcel.afresh for parcel in parcels] == [True, False, False, False]
+    assert list(parcels[0].files) == ["env.json", "config.json"] and list(parcels[-1].files) == [
+        "last.safetensors",
+        "done.json",
+    ]
+    assert (
+        parcels[-1].files["done.json"].split(b"weights_sha256")[1]
+        == ((run.path / "done.json").read_bytes().split(b"weights_sha256")[1])
+    )
+
+
+def test_a_dataset_is_the_same_after_the_journey() -> None:
+    from faudit.sweep.parcel import unpacked
+
+    data = DATASETS["digits"](None)
+    assert unpacked("digits", parts_of(data)).fingerprint() == data.fingerprint()
+
+
+def test_what_a_task_refuses_comes_back_as_an_answer(tmp_path: Path) -> None:
+    (last,) = took(TINY.with_(clip=2.0), tmp_path)
+    assert last.answer is not None and last.answer.word == "refused" and "does not read clip" in last.answer.text
+
+
+@pytest.mark.parametrize("address", ["nonsense", "ray://host:1", "host:99999", "localhost"])
+def test_an_address_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "s.toml").write_text("[grid]\nseed = [1]\n")
+    words = ["sweep", str(tmp_path / "s.toml"), "--runs", str(tmp_path / "r"), "--engine", "ray", "--address", address]
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert "expected HOST:PORT of a Ray cluster's head" in err and err.count("\n") == 1
+
+
+def test_an_address_where_nothing_is_takes_seconds_and_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "s.toml").write_text("[grid]\nseed = [1]\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"  # bound and not listening: refused
+        started = time.monotonic()
+        assert main(["sweep", str(tmp_path / "s.toml"), "--engine", "ray", "--address", address]) == 2
+    err = capsys.readouterr().err
+    assert f"no Ray cluster at {address}: Connection refused" in err and err.count("\n") == 1
+    assert time.monotonic() - started < 20 and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_an_address_that_never_answers_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr(engine, "ANSWER", 3.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Exception, match="no answer in 3 s"):
+        engine.must_answer(f"127.0.0.1:{silent.getsockname()[1]}")
+
+
+def test_without_ray_it_is_said_how_to_get_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    (tmp_path / "s.toml").write_text("[grid]\nseed = [1]\n")
+    assert main(["sweep", str(tmp_path / "s.toml"), "--runs", str(tmp_path / "r"), "--engine", "ray"]) == 2
+    err = capsys.readouterr().err
+    assert "pip install 'faudit[ray]'" in err and err.count("\n") == 1 and not (tmp_path / "r").exists()
+
+
+def test_nothing_to_do_starts_no_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    fit(TINY, tmp_path)
+    start = engine.starter(tmp_path, data_dir=None, jobs=1)
+    assert drive([TINY], tmp_path, start=start) == Outcome(done=[TINY.run_id], failed={}, left={})
+    assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized()
