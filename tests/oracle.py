@@ -68,6 +68,18 @@ class Oracle:
             self.r = normal * self.p["readout.norm.weight"] + self.p["readout.norm.bias"]
         self.logits = self.r @ self.p["readout.head.weight"].T + self.p["readout.head.bias"]
 
+    def onward(self, tap: int, h: Array) -> Array:
+        """The logits had this tap been h; nothing of the forward pass is touched."""
+        for l in range(tap, self.depth):
+            b = f"blocks.{l}"
+            u = layer_norm(h)[0] * self.p[f"{b}.norm.weight"] + self.p[f"{b}.norm.bias"]
+            z = u @ self.p[f"{b}.w1.weight"].T + self.p[f"{b}.w1.bias"]
+            f = gelu(z) @ self.p[f"{b}.w2.weight"].T + self.p[f"{b}.w2.bias"]
+            h = h + f if self.residual else f
+        if self.terminal_norm:
+            h = layer_norm(h)[0] * self.p["readout.norm.weight"] + self.p["readout.norm.bias"]
+        return np.asarray(h @ self.p["readout.head.weight"].T + self.p["readout.head.bias"])
+
     def error(self, y: NDArray[np.int64]) -> Array:
         """softmax − onehot, per sample."""
         e = np.exp(self.logits - self.logits.max(1, keepdims=True))

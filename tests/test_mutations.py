@@ -31,6 +31,19 @@ MEAN_LOSS = "test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_lo
 DEEP = "test_deep_means_every_block_but_the_first_and_undefined_stays_undefined"
 GEOMETRIC = "test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_logarithm"
 SHORTER = "test_shorter_runs_stand_in_where_the_length_was_left_open_and_it_is_told"
+PITFALLS, EDGES = "tests/test_pitfalls.py", "tests/test_edges.py"
+BY_HAND = f"{EDGES}::test_a_probe_at_an_edge_gives_the_number_computed_by_hand_or_none"
+PER_SAMPLE = "test_a_norm_is_of_each_sample_over_its_features"
+NOT_CLAMPED = "test_gamma_of_a_gradient_far_below_1e_8_is_not_pulled_to_zero"
+HALF = "test_gradients_below_what_float16_holds_keep_their_size_and_direction"
+OTHER_FEEDBACK = "test_another_feedback_in_the_checkpoint_is_another_gamma"
+LACKING = "test_a_checkpoint_that_lacks_a_tensor_is_refused_and_not_judged"
+NEVER_SCORES = "test_a_rule_that_lacks_a_tensor_of_its_state_never_scores"
+OWN_COSINE = "test_gamma_is_the_mean_over_samples_of_each_samples_own_cosine"
+ONE_ROW = "test_headline_deep_interior_first_and_last_of_one_row_by_hand"
+BLOCK_0 = "test_a_good_block_0_does_not_hide_deep_blocks_that_learn_nothing"
+NO_VALUE = "test_without_a_gradient_exactly_what_needs_its_direction_has_no_value"
+NEVER_A_PASS = "test_what_was_not_measured_is_never_a_pass"
 
 
 @dataclass(frozen=True)
@@ -155,6 +168,57 @@ DEFECTS = [
            "return epochs == wanted or (self.plan.epochs is None and epochs < wanted and arm.split()[0] in SHORTENED)",
            "return True",
            f"{FIGURES}::{SHORTER}"),
+    Defect("norm(-1) of the hidden states", "probes/norms.py",
+           "median(norms(h)) for h in reading.taps", "float(h.norm(-1)) for h in reading.taps",
+           f"{PITFALLS}::{PER_SAMPLE}"),
+    Defect("norm(-1) of the gradients", "probes/gradients.py",
+           "norms(gradient) for gradient in", "gradient.norm(-1).expand(len(gradient)) for gradient in",
+           f"{PITFALLS}::{PER_SAMPLE}"),
+    Defect("a clamp of 1e-8 under a cosine", "tensors.py",
+           "b = b / torch.linalg.vector_norm(b, dim=1, keepdim=True)",
+           "b = b / torch.linalg.vector_norm(b, dim=1, keepdim=True).clamp(min=1e-8)", f"{PITFALLS}::{NOT_CLAMPED}"),
+    Defect("gradients through float16", "rules/bp.py",
+           "return list(torch.autograd.grad(loss, taps))",
+           "return [g.half().to(g.dtype) for g in torch.autograd.grad(loss, taps)]", f"{PITFALLS}::{HALF}"),
+    Defect("feedback drawn again by the audit", "audit/measure.py",
+           "Reading(net, rule, params, state,", "Reading(net, rule, params, feedback,",
+           f"{PITFALLS}::{OTHER_FEEDBACK}"),
+    Defect("feedback that was not saved drawn again", "audit/measure.py",
+           "checkpoint.must_match(run.checkpoint, wanted, came)",
+           "came.update({name: value for name, value in wanted.items() if name not in came})",
+           f"{PITFALLS}::{LACKING}"),
+    Defect("missing feedback replaced by the forward weight", "rules/dfa.py",
+           'error @ state[f"B.{l}"].T',
+           'error @ state.get(f"B.{l}", params["readout.head.weight"].T).T', f"{PITFALLS}::{NEVER_SCORES}"),
+    Defect("missing feedback replaced by the gradient as it is", "rules/fa.py",
+           'credit[0] @ state[f"B.{l}"].T',
+           '(credit[0] @ state[f"B.{l}"].T if f"B.{l}" in state else credit[0])', f"{PITFALLS}::{NEVER_SCORES}"),
+    Defect("Γ of the whole buffer as one vector", "probes/alignment.py",
+           "cosines(credit, gradient)", "cosines(credit.flatten()[None], gradient.flatten()[None])",
+           f"{PITFALLS}::{OWN_COSINE}"),
+    Defect("the headline Γ without block 0", "exchange.py",
+           "sum(gamma) / len(gamma)", "sum(gamma[1:]) / len(gamma[1:])", f"{PITFALLS}::{ONE_ROW}"),
+    Defect("an end counted among the interior", "probes/distribution.py",
+           "fmean(interior) if interior and len(interior) == len(means) - 2 else None",
+           "fmean(means[1:])", f"{PITFALLS}::{ONE_ROW}"),
+    Defect("block 0 counted in the null", "audit/null.py",
+           "strict=True))[1:]", "strict=True))", f"{PITFALLS}::{BLOCK_0}"),
+    Defect("a missing control taken for a pass", "audit/depth.py",
+           'return Finding("depth", NOT_MEASURED, missing, threshold=limit)',
+           'return Finding("depth", PASSED, missing, threshold=limit)', f"tests/test_audit.py::{NEVER_A_PASS}"),
+    Defect("two gradients of nothing said to disagree", "probes/precision.py",
+           "cosines(own, true)[open_ones & ~none]", "cosines(own, true)[open_ones]", f"{EDGES}::{NO_VALUE}"),
+    Defect("ρ with the study's step, in the net's own precision", "probes/perturbation.py",
+           "true, rough = central_changes(reading, tap), study_changes(reading, tap)",
+           "true = rough = study_changes(reading, tap)", f"{BY_HAND}[perturbation-exploded-dfa]"),
+    Defect("a sample without credit scored as unmoved", "probes/nudging.py",
+           "torch.where(norms(signal) > 0, change, torch.nan)", "change.nan_to_num(0.0)",
+           f"{BY_HAND}[nudging-fitted-dfa]"),
+    Defect("a batch of one called one direction", "probes/rank.py",
+           "if n < 2:\n        return None", "if n < 2:\n        return 1.0", f"{BY_HAND}[rank-single-dfa]"),
+    Defect("a clamp under the ratio of two updates", "probes/update.py",
+           "size / reference if size and reference else None", "size / max(reference, 1e-8)",
+           f"{BY_HAND}[update-no gradient-dfa]"),
 ]  # fmt: skip
 
 

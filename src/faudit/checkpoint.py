@@ -47,21 +47,24 @@ def restore(run: Run, progress: Progress) -> int:
     _restore_optimizer(progress, tensors)
     expected = {name: value for name, value in _tensors(progress).items() if not name.startswith("rng/")}
     came = {name: value for name, value in tensors.items() if not name.startswith("rng/")}
-    if expected.keys() != came.keys():
-        odd = sorted(expected.keys() ^ came.keys())
-        raise _damaged(
-            run.checkpoint, f"expected the tensors of this run's configuration, got a difference in {odd[0]}"
-        )
-    for name, value in expected.items():
-        if came[name].shape != value.shape or came[name].dtype != value.dtype:
-            got = f"{came[name].dtype} {list(came[name].shape)}"
-            raise _damaged(run.checkpoint, f"{name}: expected {value.dtype} {list(value.shape)}, got {got}")
+    must_match(run.checkpoint, expected, came)
     with torch.no_grad():
         for name, value in expected.items():
             value.copy_(came[name])
     # A generator that another version did not have stays as the seed left it.
     rng.restore(progress.generators, {name[len("rng/") :]: tensors[name] for name in tensors.keys() - came.keys()})
     return int(header["epoch"])
+
+
+def must_match(path: Path, expected: Mapping[str, Tensor], came: Mapping[str, Tensor]) -> None:
+    """Refuse a checkpoint whose tensors have other names, shapes or types than its run's configuration."""
+    if expected.keys() != came.keys():
+        odd = sorted(expected.keys() ^ came.keys())
+        raise _damaged(path, f"expected the tensors of this run's configuration, got a difference in {odd[0]}")
+    for name, value in expected.items():
+        if came[name].shape != value.shape or came[name].dtype != value.dtype:
+            got = f"{came[name].dtype} {list(came[name].shape)}"
+            raise _damaged(path, f"{name}: expected {value.dtype} {list(value.shape)}, got {got}")
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:

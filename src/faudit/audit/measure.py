@@ -66,12 +66,17 @@ def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[R
             f"the {config.data} files are not those that {run.path} was trained on. Point --data-dir at them."
         )
     dtype = getattr(torch, config.dtype)
+    x, y = dataset.buffer(config.eval_size)
+    net, rule, named = build_net(config, dataset), build_rule(config), generators(config.seed)
+    initial = net.init(named["init"])
+    # Feedback that is not there is not drawn afresh: Γ would be that of another network.
+    feedback = rule.init(net, dataset.normalise(x[:1]), named["feedback"])
     params, state = (
         {name[len(kind) :]: value for name, value in tensors.items() if name.startswith(kind)}
         for kind in ("net/", "rule/")
     )
-    x, y = dataset.buffer(config.eval_size)
-    net, rule = build_net(config, dataset), build_rule(config)
-    initial = net.init(generators(config.seed)["init"])
+    for expected, came in ((initial, params), (feedback, state)):
+        wanted = {name: value.to(dtype) if value.is_floating_point() else value for name, value in expected.items()}
+        checkpoint.must_match(run.checkpoint, wanted, came)
     reading = Reading(net, rule, params, state, dataset.normalise(x, dtype), y, seed=config.seed, initial=initial)
     return reading, int(header["epoch"])

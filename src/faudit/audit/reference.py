@@ -24,9 +24,10 @@ class Reference(Check):
         if value is None:
             missing = "no gradient norm at the last tap"
             if by_precision:
-                fitted = "precision_agree" in case.last
                 missing = (
-                    "every sample is fitted to the last bit" if fitted else "the gradient was not recomputed in float64"
+                    "at some tap every sample is fitted to the last bit or has a gradient of exactly zero"
+                    if case.last.get("precision_agree")
+                    else "the gradient was not recomputed in float64"
                 )
             return Finding("reference", NOT_MEASURED, missing, threshold=limit, first_fire=first)
         reason = (

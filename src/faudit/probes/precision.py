@@ -5,7 +5,8 @@ a sample's direction, the reference is sound however small it is; where they do 
 magnitude alone cannot tell: float32 holds 1e-9 as well as 1, and a well-fitted network has small gradients because its
 error is small. So the gradient is also given relative to the output error e = softmax(logits) − onehot(y). A sample
 fitted so well that its own precision cannot hold its error (‖e‖ < 100 rounding steps of 1) has no gradient to be right
-or wrong about: it is counted apart, since a good fit is no fault of the reference.
+or wrong about: it is counted apart, since a good fit is no fault of the reference. Nor has one whose gradient is
+exactly zero in both: two nothings have no direction to agree on.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ ROUNDING = 100  # rounding steps of 1 below which an output error is lost in its
 
 class Precision(Probe):
     """Per tap [L+1]: ``precision`` mean cosine between the two, ``precision_agree`` share of samples where they agree,
-    both over the samples that are not fitted to the last bit, null where all are; ``grad_relative`` median of
-    ‖∂ℓ/∂h_l‖ / ‖e‖ in float64. ``precision_fitted``: how many samples are."""
+    both over the samples that have a direction and are not fitted to the last bit, null where there are none;
+    ``precision_undefined`` how many of the others have no direction; ``grad_relative`` median of ‖∂ℓ/∂h_l‖ / ‖e‖ in
+    float64. ``precision_fitted``: how many samples are fitted to the last bit."""
 
     tier: ClassVar[str] = "full"
 
@@ -33,10 +35,13 @@ class Precision(Probe):
         errors = norms(exact.errors)
         rounding = ROUNDING * torch.finfo(reading.gradients[0].dtype).eps
         open_ones = ~(errors < rounding)  # an error that is NaN is an open one
-        angles = [cosines(own, true)[open_ones] for own, true in zip(reading.gradients, exact.gradients, strict=True)]
+        pairs = list(zip(reading.gradients, exact.gradients, strict=True))
+        nothing = [open_ones & (norms(own) == 0) & (norms(true) == 0) for own, true in pairs]
+        angles = [cosines(own, true)[open_ones & ~none] for (own, true), none in zip(pairs, nothing, strict=True)]
         return {
             "precision": [mean_defined(angle)[0] for angle in angles],
             "precision_agree": [float((angle > AGREEMENT).double().mean()) if len(angle) else None for angle in angles],
+            "precision_undefined": [int(none.sum()) for none in nothing],
             "precision_fitted": int((~open_ones).sum()),
             "grad_relative": [
                 median(ratio[errors > 0]) if bool((errors > 0).any()) else None
