@@ -21,6 +21,7 @@ from faudit.planted import bench, faults
 from faudit.planted.bench import Task, held, measured, tasks
 from faudit.planted.cases import CASES, Planted
 from faudit.planted.confusion import Column, document, named, page
+from faudit.rows import to_line
 from faudit.train import measure, one_epoch, read
 from tests.test_audit import HEALTHY
 
@@ -106,8 +107,10 @@ def test_an_exploded_branch_and_a_head_of_rank_one() -> None:
 
 def made_up(word: str) -> Case:
     """A case that faudit-1 judges so."""
-    entries = {TRUSTWORTHY: {}, WALK_BACK: {"hidden_norms": [1.0, 99.0]}, INCONCLUSIVE: {"block_turn": None}}[word]
-    row = {**HEALTHY, **entries, "test_samples": 1000, "classes": 10}
+    spoilt: dict[str, dict[str, Any]] = {
+        TRUSTWORTHY: {}, WALK_BACK: {"hidden_norms": [1.0, 99.0]}, INCONCLUSIVE: {"block_turn": None},
+    }  # fmt: skip
+    row = {**HEALTHY, **spoilt[word], "test_samples": 1000, "classes": 10}
     return Case(RunConfig(rule="dfa"), [row], 1000, 10, (Control("frozen", 0.8),))
 
 
@@ -173,7 +176,7 @@ def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, caps
         row = measured(Task(task.case, config)) if task.case in ("", "bp", "dfa as published") else None
         row = row or {**HEALTHY, "test_acc": 0.5, "test_samples": 360, "classes": 10}
         with rows.open("a") as stream:
-            stream.write(json.dumps({"key": task.key, "code": code, "row": bench.to_line(row)}) + "\n")
+            stream.write(json.dumps({"key": task.key, "code": code, "row": to_line(row)}) + "\n")
     assert main(["bench", "protocol", "--seeds", "7", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result["columns"]) == {"faudit-1", "study", "accuracy + Γ"}

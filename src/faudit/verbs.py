@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from faudit.arms import Plan
 from faudit.audit import CHECKS
-from faudit.audit.judge import TRUSTWORTHY
 from faudit.config import KEYS, RunConfig, attribute
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, StoreError
@@ -109,6 +108,7 @@ def run_data(args: argparse.Namespace) -> int:
 
 def run_demo(args: argparse.Namespace) -> int:
     from faudit import demo
+    from faudit.audit.judge import TRUSTWORTHY
     from faudit.store import Run
     from faudit.sweep.local import cores, run_all
     from faudit.tables import overview, runs_table
