@@ -104,7 +104,7 @@ class Tasks:
         where: dict[str, Any] = own | {"include_dashboard": False} if address is None else {"address": address}
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
-        except Exception as error:  # noqa: BLE001  # Ray raises bare ones, as when its processes do not start in time
+        except Exception as error:  # Ray raises bare ones, as when its processes do not start in time
             said = (str(error).splitlines() or [repr(error)])[0].rstrip(".")
             raise ConfigError(f"cannot start on Ray: {said}. Check --address, or use --engine local.") from error
         self._train = ray.remote(num_returns="streaming", max_retries=0)(train)
