@@ -104,8 +104,8 @@ class Tasks:
         where: dict[str, Any] = own | {"include_dashboard": False} if address is None else {"address": address}
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            said = str(error).splitlines()[0]
+        except Exception as error:  # Ray raises bare ones, as when its processes do not start in time
+            said = (str(error).splitlines() or [repr(error)])[0].rstrip(".")
             raise ConfigError(f"cannot start on Ray: {said}. Check --address, or use --engine local.") from error
         self._train = ray.remote(num_returns="streaming", max_retries=0)(train)
 
