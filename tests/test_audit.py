@@ -148,6 +148,13 @@ def test_two_points_on_easy_data_are_enough_and_too_few_samples_leave_it_undecid
     assert status("depth", case(test_acc=0.80, frozen=0.85, samples=10_000)) == FIRED
 
 
+def test_a_run_of_a_few_epochs_is_not_asked_about_depth() -> None:
+    young = case(test_acc=0.2, frozen=0.8)
+    young = Case(RunConfig(rule="dfa", epochs=4), young.rows, 1000, 10, young.frozen)
+    assert status("depth", young) == UNDECIDED and status("depth", young, STUDY) == FIRED
+    assert status("depth", Case(RunConfig(rule="dfa", epochs=5), young.rows, 1000, 10, young.frozen)) == FIRED
+
+
 def test_the_null_score_leaves_out_block_0_and_blocks_without_a_null() -> None:
     row = {
         "gamma": [9.0, 0.3, 0.1, 1.0],

@@ -53,7 +53,9 @@ def test_weight_transport_teaches_each_block_with_the_gradient_at_its_tap() -> N
     reading = read(job)
     for credit, gradient in zip(reading.credits, reading.gradients, strict=False):
         torch.testing.assert_close(credit, gradient)
-    assert measure(job, 1, train_loss=None, seconds=0.0)["gamma"] == pytest.approx([1.0] * 3, abs=1e-6)
+    row = measure(job, 1, train_loss=None, seconds=0.0)
+    assert row["gamma"] == pytest.approx([1.0] * 3, abs=1e-6) and row["gamma_null_std"] == [None] * 3
+    assert not job.progress.state, "what it teaches with is no feedback of its own"
 
 
 def test_flipped_signs_are_seen_by_gamma() -> None:

@@ -166,7 +166,9 @@ def parser() -> Parser:
 
     bench = verb("bench", bench_verbs.run_bench, "speed as ratios in one run; the protocol against planted faults")
     bench.add_argument("what", choices=list(bench_verbs.BENCHES), metavar="|".join(bench_verbs.BENCHES))
-    bench.add_argument("--seeds", type=count, nargs="+", metavar="S", default=Plan().seeds, help="of planted networks")
+    bench.add_argument(
+        "--seeds", type=count, nargs="+", metavar="S", default=(7, 8, 9), help="of planted networks (default: 7 8 9)"
+    )
     bench.add_argument("--jobs", type=count, metavar="N", help="of a sweep or planted networks (default: one per core)")
     bench.add_argument(
         "--out", type=Path, default=Path("protocol"), metavar="DIR", help="for the planted table (default: protocol)"

@@ -4,7 +4,8 @@ Against matched frozen runs: the same settings and the same rule for the embeddi
 share of the frozen network's errors that training the blocks removes (``faudit-1``), which means the same on easy and
 on hard data. Its 95 % interval comes from the size of the test set, by the logarithm of the ratio of error rates. It
 fires when the whole interval is below the threshold, passes when the estimate is above it, and is undecided in between.
-A run without its control is not measured: that is never a pass.
+A run without its control is not measured: that is never a pass. One of a few epochs is not asked, since a network with
+less to train learns faster at first.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ class Depth(Check):
             of_model = "no accuracy of a matched model with frozen blocks (frozen=…, --frozen-accuracy)"
             missing = "no matched run with frozen blocks" if case.config else of_model
             return Finding("depth", NOT_MEASURED, missing, threshold=limit)
+        if case.config is not None and case.config.epochs < protocol.settled:
+            reason = f"trained for {case.config.epochs} epochs: asked from {protocol.settled} on"
+            return Finding("depth", UNDECIDED, reason, threshold=limit)
         frozen = fmean(control.accuracy for control in case.frozen)
         if protocol.points is not None:
             return in_points(case.accuracy, frozen, limit)

@@ -27,6 +27,7 @@ class Protocol:
     stability: float = 0.30  # stability fires above
     points: float | None = None  # depth fires below: accuracy over that of frozen blocks
     errors_removed: float | None = None  # depth fires below: share of the frozen blocks' errors that are gone
+    settled: int = 0  # depth is asked from so many epochs on: at first, a network with less to train learns faster
     quantile: float = 1.645  # null-separation fires below so many standard deviations of chance (one-sided 5 %)
     turn: float = 1e-3  # movement fires below: the least sin∠ between a matrix of a block and where it began
     rank: float = 2.0  # rank fires below: effective number of directions of the samples' gradients
@@ -40,6 +41,7 @@ PROTOCOLS: dict[str, Protocol] = {
         growth=50.0,
         agreement=0.95,
         errors_removed=0.03,
+        settled=5,
     ),
     "study": Protocol(
         name="study",

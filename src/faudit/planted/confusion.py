@@ -124,7 +124,8 @@ def page(result: dict[str, Any]) -> str:
     out = [
         "# The planted-fault benchmark",
         "",
-        f"{result['cases']} cases × seeds {seeds}, on the shipped digits, by `faudit bench protocol`; "
+        f"{result['cases']} cases × seeds {seeds}, on the shipped digits, by `faudit bench protocol --seeds "
+        f"{' '.join(map(str, result['seeds']))}`; "
         f"code {result['code']}.",
         "",
         *summary(result),

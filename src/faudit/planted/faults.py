@@ -105,10 +105,12 @@ class HeadKept(BP):
 
 
 def taught_by(kind: type[Rule]) -> Plant:
-    """The same job with another rule, which takes over the settings that it shares with the configured one."""
+    """The same job with another rule, and with the feedback that this one draws: none where it has none."""
 
     def plant(job: Job) -> Job:
-        return replace(job, rule=kind(penalty=job.rule.penalty))
+        rule = kind(penalty=job.rule.penalty)
+        state = rule.init(job.net, job.dataset.normalise(job.dataset.train_x[:2]), job.progress.generators["feedback"])
+        return replace(job, rule=rule, progress=replace(job.progress, state=state))
 
     return plant
 
