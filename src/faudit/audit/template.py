@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from faudit.audit.audit import Audited
@@ -10,6 +11,7 @@ from faudit.audit.method import Method, methods
 from faudit.audit.protocol import Protocol, protocol
 from faudit.audit.strategies import GRIDS
 from faudit.audit.utility import markdown, sensitivity_table, utility_table
+from faudit.rows import Row
 
 
 def page(audited: list[Audited], *, utility_of: dict[str, Any] | None, sensitivity_of: dict[str, Any] | None) -> str:
@@ -32,8 +34,36 @@ def page(audited: list[Audited], *, utility_of: dict[str, Any] | None, sensitivi
         out += ["| check | finding | value | threshold | first fired at epoch | what |", "|---|---|---|---|---|---|"]
         out += [line(finding) for finding in one.verdict.findings]
         out += [line(finding, label=True) for finding in one.verdict.labels]
-        out += [""]
+        out += ["", *measured(one.case.last)]
     return "\n".join(out)
+
+
+SIGNALS = {
+    "Γ": "gamma", "Γ, fresh feedback": "gamma_null_mean", "s.d. of a draw": "gamma_null_std", "p": "gamma_null_p",
+    "ρ": "rho", "ρ of the study": "rho_study", "ρ, fresh feedback": "rho_null_mean", "ρ of BP": "rho_bp",
+    "ρ of noise": "rho_random",
+}  # fmt: skip
+
+
+def measured(row: Row) -> list[str]:
+    """Per block, the signal's alignment by our definition and by the study's, beside its null and its controls."""
+    there = {title: row[name] for title, name in SIGNALS.items() if row.get(name)}
+    if not there:
+        return []
+    blocks = range(max(map(len, there.values())))
+    lines = [[str(block), *(signed(values[block]) for values in there.values())] for block in blocks]
+    deep = ["mean of 1 …", *(signed(mean(values[1:])) for values in there.values())]
+    return [*markdown([["block", *there], *lines, deep]), ""]
+
+
+def mean(values: list[float | None]) -> float | None:
+    """The mean where every value is known."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
+
+
+def signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.3f}"
 
 
 def thresholds(asked: Protocol) -> str:
