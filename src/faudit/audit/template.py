@@ -45,6 +45,9 @@ SIGNALS = {
 }  # fmt: skip
 
 
+NO_MEAN = ("s.d. of a draw", "p")
+
+
 def measured(row: Row) -> list[str]:
     """Per block, the signal's alignment by our definition and by the study's, beside its null and its controls."""
     there = {title: row[name] for title, name in SIGNALS.items() if row.get(name)}
@@ -52,7 +55,7 @@ def measured(row: Row) -> list[str]:
         return []
     blocks = range(max(map(len, there.values())))
     lines = [[str(block), *(signed(values[block]) for values in there.values())] for block in blocks]
-    deep = ["mean of 1 …", *(signed(mean(values[1:])) for values in there.values())]
+    deep = ["mean of 1 …", *("–" if title in NO_MEAN else signed(mean(values[1:])) for title, values in there.items())]
     return [*markdown([["block", *there], *lines, deep]), ""]
 
 
