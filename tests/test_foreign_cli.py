@@ -122,7 +122,7 @@ def test_it_runs_as_a_process_and_twice_the_same(tmp_path: Path) -> None:
         (["--model", "a:b", "--with-controls"], "'--with-controls' too"),
         (["some-run", "--taps", "x"], "--taps is for a model of your own: expected --model too"),
         (["some-run", "--frozen-accuracy", "0.5"], "--frozen-accuracy is for a model"),
-        ([], "nothing to audit: expected RUN names, or --model"),
+        ([], "nothing to audit: expected RUN names"),
         (["--model", "mymodels.small:build", "--data", "digits"], "--model needs --taps too"),
         (["--model", "mymodels.small:build", "--taps", "1"], "--model needs --data too"),
         ([*WORDS[1:], "--model", "mymodels.small"], "--model: expected package.module:name, got 'mymodels.small'"),
