@@ -39,7 +39,6 @@ FILES: dict[str, dict[str, str]] = {
 RULE_OF = {"bp_log": "bp", "dfa_log": "dfa", "fa_log": "fa", "log": "dfa"}
 MARKS = {"noln": "noln", "no_outln": "noln", "snapshot_synth": "student", "snapshot_vit": "vit", "evolution": "resmlp"}
 PENALTY = "log"  # whose entries are four numbers: epoch, h_L_norm, g_2_norm, acc_eval
-UNKNOWN = ("test_samples", "classes", "train_loss")  # entries of a row that no file has
 # What the study calls our hidden_norms, grad_norms and grad_norms_frobenius, by whether the net is a ViT.
 NAMES = {
     False: ("hidden_norms", "bp_grad_norms_per_sample_med", "bp_grad_norms_F"),
@@ -263,8 +262,8 @@ def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
     gamma = {"gamma": [None] * config.depth, "gamma_undefined": [None] * config.depth}
     loss = None if key == PENALTY else entry.at("loss_eval").number()
     scores = {"acc_eval": entry.at("acc_eval").number(high=1.0), "loss_eval": loss, "test_acc": None}
-    rest = {"eval_samples": n, **dict.fromkeys(UNKNOWN), "seconds": 0.0, "probe_seconds": 0.0}
-    return {"epoch": entry.at("epoch").value, **named, **gamma, **scores, **rest}
+    rest = {"eval_samples": n, **dict.fromkeys(["test_samples", "classes", "train_loss"])}
+    return {"epoch": entry.at("epoch").value, **named, **gamma, **scores, **rest, "seconds": 0.0, "probe_seconds": 0.0}
 
 
 @dataclass(frozen=True)
