@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.rules.rule import Rule
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup, and what tests start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")  # for the processes that tests start
 settings.register_profile("faudit", deadline=None)  # a busy machine is no failure
 settings.load_profile("faudit")

@@ -93,9 +93,7 @@ class Net(ABC):
 
     def tap_widths(self, sample: Tensor) -> list[int]:
         """Features of each tap, h_0 … h_L, read off a forward pass."""
-        params = self.init(torch.Generator().manual_seed(0))
-        with torch.no_grad():
-            return [self.tap(h).shape[1] for h in self.trace(params, sample.to("cpu", torch.float32)).taps]
+        return list(widths(self, tuple(sample.shape[1:])))
 
     def forward(self, params: Params, x: Tensor) -> Tensor:
         """x → logits."""
@@ -127,6 +125,14 @@ class Net(ABC):
             h = self.join(h, branches[l].detach())
             taps.append(h)
         return Trace(embedded, taps, branches, self.readout(params, h))
+
+
+@cache
+def widths(net: Net, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Features of each tap for samples of a shape; a net is a value, so it is asked once."""
+    params = net.init(torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return tuple(net.tap(h).shape[1] for h in net.trace(params, empty(1, *shape).zero_()).taps)
 
 
 @cache

@@ -39,7 +39,7 @@ def relative(reading: Reading, block: int, signal: Tensor) -> float | None:
     signal = signal.double()
     step = STEP * norms(exact.taps[tap]) / norms(signal)  # NaN or infinite where there is no signal
     shift = reading.net.lift(step[:, None] * signal, h)
-    change = exact.losses_from(tap, h - shift) - exact.losses_from(tap, h)
+    change = exact.losses_from(tap, h - shift) - exact.losses
     return mean_defined(torch.where(norms(signal) > 0, change, torch.nan))[0]
 
 
@@ -50,7 +50,7 @@ def absolute(reading: Reading, block: int) -> float | None:
     if not bool(credit.any()):
         return None
     shift = reading.net.lift((STEP * credit).to(h.dtype), h)
-    change = reading.losses_from(tap, h - shift) - reading.losses_from(tap, h)
+    change = reading.losses_from(tap, h - shift) - reading.losses
     return float(change.double().mean())
 
 

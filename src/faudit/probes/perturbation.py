@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
+from itertools import islice
 from math import sqrt
 from typing import Any, ClassVar
 
@@ -30,6 +31,7 @@ from faudit.tensors import Correlation, cosines, mean_defined, norms
 
 DIRECTIONS = 32
 DRAWS = 20
+AT_ONCE = 8  # directions in memory
 STEP = 1e-3  # of ‖h‖ in ours, absolute in the study's
 SOUND = 0.99  # least ρ of the BP gradient
 CHANCE = 5.0  # standard deviations that noise may be from 0: once in two million blocks
@@ -54,18 +56,21 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, fl
     gradient, credit = reading.gradients[tap], reading.credits[block]
     noise = torch.randn(gradient.shape, generator=reading.generator(f"noise.{block}"), dtype=torch.float64)
     exact = reading.doubled.gradients[tap]  # the control is of the method: rounding is the referee's business
-    signals = [torch.stack([credit.double(), exact, noise.to(exact)]), *([torch.stack(fresh)] if fresh else [])]
+    stacks = [[credit.double(), exact, noise.to(exact)], *([fresh] if fresh else [])]
+    signals = [torch.stack(stack, dim=1) for stack in stacks]  # [n, signals, features]
     own, crude = Correlation(len(gradient)), Correlation(len(gradient))
-    each = [Correlation(len(stack) * len(gradient)) for stack in signals]  # rows: one signal after another
+    each = [Correlation(len(stack) * len(gradient)) for stack in stacks]  # rows: one signal after another
     true, rough = central_changes(reading, tap), study_changes(reading, tap)
-    for v in directions(reading, tap):
-        change = true(v)
+    for some in groups(directions(reading, tap)):
+        changes = [true(v) for v in some]
         for stack, correlation in zip(signals, each, strict=True):
-            predicted = torch.einsum("snd,nd->sn", stack, v.to(stack.dtype))
-            correlation.add(predicted.flatten(), change.repeat(len(stack)))
-            if correlation is each[0]:
-                own.add(predicted[0], change)
-                crude.add(predicted[0], rough(v))
+            # Several directions at once, so that the signals are read from memory once for all of them.
+            predicted = stack @ torch.stack(some, dim=2).to(stack.dtype)  # [n, signals, directions]
+            for place, change in enumerate(changes):
+                correlation.add(predicted[:, :, place].T.flatten(), change.repeat(stack.shape[1]))
+                if correlation is each[0]:
+                    own.add(predicted[:, 0, place], change)
+                    crude.add(predicted[:, 0, place], rough(some[place]))
     rows = [row for correlation in each for row in correlation.per_row().split(len(gradient))]
     means = [mean_defined(row) for row in rows]
     null_rho = [mean for mean, _ in means[3:]]
@@ -111,6 +116,12 @@ def null(name: str, value: float | None, draws: list[float | None]) -> dict[str,
 
 
 Changes = Callable[[Tensor], Tensor]  # unit directions [n, features] → change of each sample's loss along them, [n]
+
+
+def groups(several: Iterator[Tensor]) -> Iterator[list[Tensor]]:
+    """A few directions at a time."""
+    while some := list(islice(several, AT_ONCE)):
+        yield some
 
 
 def directions(reading: Reading, tap: int) -> Iterator[Tensor]:

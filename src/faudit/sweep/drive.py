@@ -104,7 +104,8 @@ def hand_out(
                 held[config.run_id] = config
             elif answer.word == "ended":
                 word, text = standing(runs / config.run_id, config)
-                end(config, *((word, text) if word in FINAL else ("left", "was trained, but its files are gone")))
+                gone = ("left", "was trained, but its files are gone")
+                end(config, *((word, text or answer.text) if word in FINAL else gone))
             elif answer.word == "died" and (count := died(config, runs, deaths)) <= RETRIES:
                 show.say(f"{config.run_id}: {answer.text}; it is tried again from its last checkpoint")
                 todo.append(config)

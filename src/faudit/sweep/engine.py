@@ -65,22 +65,21 @@ class Starter(Protocol):
 def attempt(settings: Mapping[str, Any], runs: Path, *, data_dir: Path | None) -> Answer:
     """Train one run to its end, in a process that may have trained others before."""
 
-    def train(config: RunConfig) -> None:
+    def train(config: RunConfig) -> str:
         from faudit.train import stream
 
-        for _ in stream(config, Run(runs / config.run_id), dataset=loaded(config.data, data_dir)):
-            pass
+        rows = sum(1 for _ in stream(config, Run(runs / config.run_id), dataset=loaded(config.data, data_dir)))
+        return "" if rows else "was trained already"  # by another driver, while this one began
 
     return answered(RunConfig.parse(settings, where="sweep"), train)
 
 
-def answered(config: RunConfig, train: Callable[[RunConfig], None]) -> Answer:
-    """How training went, as an answer: nothing that one run does wrong reaches the others."""
+def answered(config: RunConfig, train: Callable[[RunConfig], str]) -> Answer:
+    """How training went, as an answer with what ``train`` says of it: nothing that one run does reaches the others."""
     bug: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         try:
-            train(config)
-            word, text = "ended", ""
+            word, text = "ended", train(config)
         except FauditError as error:
             word, text = "held" if isinstance(error, LockedError) else "refused", "; ".join(str(error).splitlines())
         except Exception as error:  # noqa: BLE001  # told with its traceback; the other runs are none the worse for it

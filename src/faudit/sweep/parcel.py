@@ -85,8 +85,9 @@ def parcels(config: RunConfig, run: Run, dataset: Dataset) -> Iterator[Parcel]:
 
     rows, sender, more = stream(config, run, dataset=dataset), Sender(run), [True]
 
-    def advance(_: RunConfig) -> None:
+    def advance(_: RunConfig) -> str:
         more[0] = next(rows, None) is not None
+        return ""
 
     while more[0]:
         answer = answered(config, advance)
