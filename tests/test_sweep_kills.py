@@ -57,12 +57,15 @@ def test_an_interrupt_stops_a_study_within_seconds_and_says_how_to_go_on(tmp_pat
     (tmp_path / "study.toml").write_text(STUDY.replace("60", "100000"))
     words = [sys.executable, "-m", "faudit", "sweep", str(tmp_path / "study.toml"), "--runs", str(tmp_path / "runs")]
     sweep = subprocess.Popen([*words, "--jobs", "2"], stderr=subprocess.PIPE, text=True)
-    runs = [Run(tmp_path / "runs" / config.run_id) for config in read(tmp_path / "study.toml")]
-    assert until(lambda: sum(run.status == "running" and run.checkpoint.exists() for run in runs) == 2)
-    workers, started = workers_of(sweep.pid), time.monotonic()
-    sweep.send_signal(2)
-    _, said = sweep.communicate(timeout=60)
-    assert sweep.returncode == 130 and time.monotonic() - started < 10
-    assert "interrupted. The same command goes on from the last checkpoint." in said and "Traceback" not in said
-    assert len(workers) == 2 and not any(map(is_alive, workers))
-    assert sorted(run.status for run in runs) == ["new"] * 2 + ["stopped"] * 2
+    try:
+        runs = [Run(tmp_path / "runs" / config.run_id) for config in read(tmp_path / "study.toml")]
+        assert until(lambda: sum(run.status == "running" and run.checkpoint.exists() for run in runs) == 2)
+        workers, started = workers_of(sweep.pid), time.monotonic()
+        sweep.send_signal(2)
+        _, said = sweep.communicate(timeout=60)
+        assert sweep.returncode == 130 and time.monotonic() - started < 10
+        assert "interrupted. The same command goes on from the last checkpoint." in said and "Traceback" not in said
+        assert len(workers) == 2 and not any(map(is_alive, workers))
+        assert sorted(run.status for run in runs) == ["new"] * 2 + ["stopped"] * 2
+    finally:
+        sweep.kill()  # its workers go with it
