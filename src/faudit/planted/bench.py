@@ -78,7 +78,7 @@ def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[in
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measured, task): task for task in todo}
         for count, future in enumerate(as_completed(waiting), start=1):
-            row = {"epoch": 0, "key": waiting[future].key, "code": code, "row": to_line(future.result())}
+            row = {"key": waiting[future].key, "code": code, "row": to_line(future.result())}
             with out.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
             yield len(wanted) - len(todo) + count, len(wanted)

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from faudit.job import Job
 
 
-def as_it_is(job: Job) -> Job:
-    return job
-
-
 @dataclass(frozen=True)
 class Planted:
     """One case: a configuration, and what is done to the job before it is trained."""

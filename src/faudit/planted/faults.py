@@ -14,7 +14,7 @@ from torch import Tensor
 
 from faudit.job import Job
 from faudit.nets.net import Net, Params
-from faudit.rules.bp import BP, tap_gradients
+from faudit.rules.bp import BP
 from faudit.rules.dfa import DFA
 from faudit.rules.fa import FA
 from faudit.rules.frozen import outside_blocks
@@ -35,7 +35,7 @@ class WeightTransport(LocalRule):
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
-        return [net.tap(gradient) for gradient in tap_gradients(net, params, taps[0], y)[: net.signals]]
+        return BP().credit(net, params, state, taps, logits, y)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FeedbackUnused(DFA):
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
-        return [net.tap(gradient) for gradient in tap_gradients(net, params, taps[0], y)[: net.signals]]
+        return BP().credit(net, params, state, taps, logits, y)
 
 
 @dataclass(frozen=True)
