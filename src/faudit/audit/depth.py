@@ -52,9 +52,10 @@ def in_errors(accuracy: float, frozen: float, limit: float, *, samples: int, con
     ratio = (errors / total) / (before / total_before)
     spread = 1.96 * sqrt(1 / errors - 1 / total + 1 / before - 1 / total_before)
     value, low, high = 1 - ratio, 1 - ratio * exp(spread), 1 - ratio * exp(-spread)
+    change = f"removes {value:.0%} of" if value >= 0 else f"adds {-value:.0%} to"
     reason = (
-        f"training the blocks removes {value:.0%} of the errors that frozen blocks make "
-        f"(95 % interval {low:.0%} to {high:.0%}; accuracy {accuracy:.3f} against {frozen:.3f}), needed {limit:.0%}"
+        f"training the blocks {change} the errors that frozen blocks make "
+        f"(removed: {low:.0%} to {high:.0%}, 95 %; accuracy {accuracy:.3f} against {frozen:.3f}), needed {limit:.0%}"
     )
     status = FIRED if high < limit else PASSED if value >= limit else UNDECIDED
     return Finding("depth", status, reason, value=value, threshold=limit, low=low, high=high)
