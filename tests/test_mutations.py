@@ -62,7 +62,7 @@ DEFECTS = [
            "F.softmax(logits, dim=1) - F.one_hot(y, logits.shape[1]).to(logits.dtype)",
            "F.one_hot(y, logits.shape[1]).to(logits.dtype) - F.softmax(logits, dim=1)", HAND),
     Defect("the derivative of the activation forgotten", "nets/resmlp.py",
-           "z = F.gelu(F.linear(z,", "z = (lambda u: u + (F.gelu(u) - u).detach())(F.linear(z,", HAND),
+           "z = gelu(F.linear(z,", "z = (lambda u: u + (gelu(u) - u).detach())(F.linear(z,", HAND),
     Defect("feedback redrawn at every step", "rules/dfa.py",
            'error @ state[f"B.{l}"].T', 'error @ torch.randn_like(state[f"B.{l}"]).T', RULES),
     Defect("feedback never used: plain BP instead", "rules/dfa.py",

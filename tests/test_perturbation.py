@@ -104,15 +104,17 @@ def test_correlation_against_numpy_even_with_a_large_offset() -> None:
     x, y = 1e8 + draw.normal(size=(4, 50)), -1e8 + draw.normal(size=(4, 50))
     y[0] += 3 * x[0]
     y[3] = 7.0  # a side that never changes
-    held = Correlation(4)
-    for k in range(50):
-        held.add(torch.tensor(x[:, k]), torch.tensor(y[:, k]))
+    held, shared = Correlation(4), Correlation(4, 4)
+    for columns in (slice(0, 1), slice(1, 8), slice(8, 50)):
+        held.add(torch.tensor(x[:, columns]), torch.tensor(y[:, columns]))
+        shared.add(torch.tensor(x[:, None, columns]).expand(4, 4, -1), torch.tensor(y[:, columns]))
     rows = held.per_row()
+    np.testing.assert_allclose(shared.per_row().diagonal().numpy(), rows.numpy())  # row i, j is of x_i and y_j
     np.testing.assert_allclose(rows[:3].numpy(), [np.corrcoef(x[i], y[i])[0, 1] for i in range(3)], atol=1e-6)
     assert math.isnan(float(rows[3]))
     alone = Correlation(1)
     for k in range(5):
-        alone.add(torch.tensor([float(k)]), torch.tensor([1.0]))
+        alone.add(torch.tensor([[float(k)]]), torch.tensor([[1.0]]))
     assert alone.pooled() is None
 
 

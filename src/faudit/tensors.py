@@ -51,24 +51,25 @@ def median(values: Tensor) -> float:
 
 
 class Correlation:
-    """Pearson r between pairs that arrive one column at a time, [n] against [n], in float64.
+    """Pearson r of each row of pairs that arrive a few columns at a time, in float64.
 
     Sums are taken of differences from the first column, so that a large common offset costs no digits.
     """
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, *rows: int) -> None:
         self.count = 0
-        self.sums = torch.zeros(5, rows, dtype=torch.float64)  # Σx, Σy, Σx², Σy², Σxy per row
-        self.origin = torch.zeros(2, rows, dtype=torch.float64)
+        self.sums = torch.zeros(5, *rows, dtype=torch.float64)  # Σx, Σy, Σx², Σy², Σxy of each row
+        self.origin = torch.zeros(2, *rows, dtype=torch.float64)
 
     def add(self, x: Tensor, y: Tensor) -> None:
-        """One more pair for every row."""
+        """More pairs for every row, [*rows, columns] both; y may lack leading rows and then serves them all."""
         x, y = x.double().cpu(), y.double().cpu()
         if self.count == 0:
-            self.origin = torch.stack([x, y])
-        x, y = x - self.origin[0], y - self.origin[1]
-        self.sums += torch.stack([x, y, x * x, y * y, x * y])
-        self.count += 1
+            self.origin[0], self.origin[1] = x[..., 0], y[..., 0]
+        x, y = x - self.origin[0, ..., None], y - self.origin[1, ..., None]
+        for total, term in zip(self.sums, (x, y, x * x, y * y, x * y), strict=True):
+            total += term.sum(dim=-1)
+        self.count += x.shape[-1]
 
     def per_row(self) -> Tensor:
         """r of each row, NaN where it is undefined: a side that never changes has no correlation."""
@@ -78,7 +79,7 @@ class Correlation:
 
     def pooled(self) -> float | None:
         """r over all rows and columns together."""
-        n, rows = self.count, self.sums.shape[1]
+        n, rows = self.count, self.sums[0].numel()
         sx, sy, sxx, syy, sxy = self.sums
         ox, oy = self.origin
         mx, my = (ox.mean() + sx.sum() / (n * rows)), (oy.mean() + sy.sum() / (n * rows))

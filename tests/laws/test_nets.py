@@ -10,7 +10,7 @@ from torch import nn
 
 from faudit.config import RunConfig
 from faudit.nets import NETS
-from faudit.nets.net import linear, part
+from faudit.nets.net import gelu, linear, part
 from tests.conftest import TINY_NETS, Setup
 
 
@@ -96,3 +96,10 @@ def test_without_terminal_norm_there_is_none_and_without_skip_the_state_is_the_b
     setup = Setup("bp", "resmlp-no-residual")
     trace = setup.net.trace(setup.params, setup.x)
     assert torch.equal(trace.taps[2], trace.branches[1])
+
+
+def test_gelu_is_gelu_whichever_way_it_is_computed() -> None:
+    x = torch.cat([torch.linspace(-40, 40, 4001, dtype=torch.float64), torch.tensor([0.0, 1e-300, 1e300, torch.inf])])
+    torch.testing.assert_close(gelu(x), nn.functional.gelu(x), rtol=1e-15, atol=1e-15)
+    assert gelu(x.clone().requires_grad_()).grad_fn is not None
+    assert torch.equal(gelu(x.float()), nn.functional.gelu(x.float()))

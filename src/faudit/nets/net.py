@@ -13,9 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import sqrt
 from typing import final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Params = Mapping[str, Tensor]
@@ -152,6 +154,17 @@ def linear(generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Te
 def normal(generator: torch.Generator, *shape: int, std: float) -> Tensor:
     """N(0, std²) of a shape."""
     return empty(*shape).normal_(0.0, std, generator=generator)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x·Φ(x).
+
+    In float64, where there is no graph to keep, by ``torch.erf``: the numbers of ``F.gelu`` to the last digits, and
+    half its time on the large states that an audit is made for.
+    """
+    if x.dtype != torch.float64 or x.requires_grad:
+        return F.gelu(x)
+    return torch.erf(x * sqrt(0.5)).add_(1).mul_(x).mul_(0.5)
 
 
 def ones_zeros(width: int) -> tuple[Tensor, Tensor]:

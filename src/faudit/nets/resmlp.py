@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, linear, normal, ones_zeros
+from faudit.nets.net import Net, Params, gelu, linear, normal, ones_zeros
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ResMLP(Net):
     def branch(self, params: Params, block: int, h: Tensor) -> Tensor:
         name = f"blocks.{block}"
         z = F.layer_norm(h, (self.width,), params[f"{name}.norm.weight"], params[f"{name}.norm.bias"])
-        z = F.gelu(F.linear(z, params[f"{name}.w1.weight"], params[f"{name}.w1.bias"]))
+        z = gelu(F.linear(z, params[f"{name}.w1.weight"], params[f"{name}.w1.bias"]))
         return F.linear(z, params[f"{name}.w2.weight"], params[f"{name}.w2.bias"])
 
     def join(self, h: Tensor, f: Tensor) -> Tensor:

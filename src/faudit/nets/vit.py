@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.errors import ConfigError
-from faudit.nets.net import Net, Params, linear, normal, ones_zeros
+from faudit.nets.net import Net, Params, gelu, linear, normal, ones_zeros
 
 TOKEN_STD = 0.02
 
@@ -93,7 +93,7 @@ class ViT(Net):
         mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
         attended = F.linear(mixed, params[f"{b}.out.weight"], params[f"{b}.out.bias"])
         z = F.layer_norm(h + attended, (self.width,), params[f"{b}.norm2.weight"], params[f"{b}.norm2.bias"])
-        z = F.gelu(F.linear(z, params[f"{b}.w1.weight"], params[f"{b}.w1.bias"]))
+        z = gelu(F.linear(z, params[f"{b}.w1.weight"], params[f"{b}.w1.bias"]))
         return attended + F.linear(z, params[f"{b}.w2.weight"], params[f"{b}.w2.bias"])
 
     def join(self, h: Tensor, f: Tensor) -> Tensor:
