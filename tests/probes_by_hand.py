@@ -133,18 +133,23 @@ def perturbed_block(k: Known, l: int, fresh: list[Array]) -> Entries:
 
     own = predicted(k.credits[l])
     of_bp, of_noise = rho(like), rho(noise)
+    open_ones = sum(not math.isnan(correlation(p, t)) for p, t in zip(predicted(noise), true, strict=True))
     valid = of_bp is not None and of_noise is not None and of_bp > 0.99
-    valid = valid and abs(of_noise or 0.0) < 5 / math.sqrt((DIRECTIONS - 1) * len(like))
+    valid = valid and abs(of_noise or 0.0) < 5 / math.sqrt((DIRECTIONS - 1) * open_ones)
+    single = k.reading.gradients[l].double().numpy()  # what Γ is held against
+    gammas = [mean(cosines(credit, like)) for credit in fresh]
     return {
         "rho": rho(k.credits[l]) if valid else None,
         "rho_valid": valid,
         "rho_undefined": sum(math.isnan(correlation(p, t)) for p, t in zip(own, true, strict=True)),
-        "rho_pooled": value(correlation(own, true)),
+        "rho_pooled": value(correlation(own, true)) if valid else None,
         "rho_study": value(correlation(own, crude)),
         "rho_bp": of_bp,
         "rho_random": of_noise,
-        **null_by_hand("rho", rho(k.credits[l]), [rho(credit) for credit in fresh]),
-        **null_by_hand("gamma", mean(cosines(k.credits[l], like)), [mean(cosines(credit, like)) for credit in fresh]),
+        **null_by_hand("rho", rho(k.credits[l]) if valid else None, [rho(credit) for credit in fresh]),
+        **null_by_hand("gamma", mean(cosines(k.credits[l], like)), gammas),
+        "gamma_null_draws": gammas,
+        "gamma_bp": mean(cosines(like, single)),
     }
 
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from faudit import RunConfig, fit
 from faudit.audit import CHECKS
-from faudit.audit.audit import control_of
+from faudit.audit.audit import audit, control_of
 from faudit.audit.check import FIRED, INVALID, NOT_APPLICABLE, NOT_MEASURED, PASSED, UNDECIDED, Case, Control, Finding
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, decide, judge
-from faudit.audit.null import score
+from faudit.audit.method import methods
+from faudit.audit.null import fed_blocks, score
 from faudit.audit.protocol import PROTOCOLS
 from faudit.cli import main
 from faudit.rows import to_line
 from tests import fabricate
 
+SMALL = RunConfig(epochs=2, width=16, depth=2, batch_size=128)
 OURS, STUDY = PROTOCOLS["faudit-1"], PROTOCOLS["study"]
 HEALTHY: dict[str, Any] = {
     "epoch": 9,
@@ -30,6 +34,8 @@ HEALTHY: dict[str, Any] = {
     "gamma": [0.4, 0.2, 0.2, 0.2],
     "gamma_null_mean": [0.0] * 4,
     "gamma_null_std": [0.02] * 4,
+    "gamma_null_draws": [[0.02 * (-1) ** draw for draw in range(20)]] * 4,
+    "gamma_bp": [1.0] * 4,
     "gamma_chance": [0.01] * 4,
     "rho_valid": [True] * 4,
     "rho_bp": [0.999] * 4,
@@ -70,6 +76,11 @@ def test_a_healthy_case_passes_every_check_of_both_protocols() -> None:
         ("feedback", OURS, {"gamma_null_std": [0.0] * 4}),
         ("null", OURS, {"gamma": [0.9, 0.01, -0.01, 0.0]}),
         ("null", OURS, {"gamma": [0.9, -0.3, -0.3, -0.3]}),
+        ("null", OURS, {"gamma": [0.9, 0.9, -0.3, 0.9]}),
+        ("scale", OURS, {"hidden_norms": [1.0, math.nan, 1.0, 1.0, 1.0]}),
+        ("reference", STUDY, {"grad_norms": [1.0, 1.0, 1.0, 1.0, math.nan]}),
+        ("stability", OURS, {"stability": math.nan}),
+        ("movement", OURS, {"block_turn": [math.nan, 0.3, 0.3, 0.3]}),
         ("null", OURS, {"gamma": [0.9, 0.3, 0.3, -1.0], "gamma_null_std": [0.02, 0.02, 0.02, 0.0]}),
         ("null", OURS, {"gamma": [-1.0, 1.0, 1.0, 1.0], "gamma_null_std": [None] * 4, "gamma_null_mean": [None] * 4}),
         ("movement", OURS, {"block_turn": [0.3, 0.3, 0.0, 0.3]}),
@@ -78,10 +89,11 @@ def test_a_healthy_case_passes_every_check_of_both_protocols() -> None:
 )
 def test_a_check_fires_on_what_it_is_for(name: str, protocol: Any, entries: dict[str, Any]) -> None:
     assert status(name, case(), protocol) == PASSED
-    found = CHECKS[name]().find(case(**entries), protocol)
-    assert found.status == FIRED and found.first_fire in (9, None)
+    verdict = judge(case(**entries), protocol)
+    (found,) = (finding for finding in (*verdict.findings, *verdict.labels) if finding.check == name)
+    assert found.status == FIRED and found.first_fire == 9
     if name != "stability":
-        assert judge(case(**entries), protocol).verdict == WALK_BACK
+        assert verdict.verdict == WALK_BACK
 
 
 def test_a_label_never_decides() -> None:
@@ -94,7 +106,8 @@ def test_a_label_never_decides() -> None:
     [
         ("scale", {"hidden_norms": [None, None, None, None, 5.0]}), ("reference", {"precision_agree": None}),
         ("depth", {"frozen": None}), ("null", {}), ("feedback", {}), ("movement", {"block_turn": [None] * 4}),
-        ("rank", {"reference_rank": None}),
+        ("rank", {"reference_rank": None}), ("depth", {"test_acc": None, "acc_eval": 0.9}),
+        ("reference", {"precision_fitted": 80, "eval_samples": 100}),
     ],
 )  # fmt: skip
 def test_what_was_not_measured_is_never_a_pass(name: str, entries: dict[str, Any]) -> None:
@@ -122,11 +135,25 @@ def test_a_failed_control_makes_the_measurement_invalid_and_the_verdict_inconclu
         assert verdict.reasons[0].startswith("controls: at block 2")
 
 
-def test_an_undefined_gamma_is_undecided_and_two_classes_are_not_asked_for_rank() -> None:
+def test_a_gamma_whose_own_control_fails_is_invalid_and_no_number() -> None:
+    verdict = judge(case(gamma_bp=[1.0, 0.5, 1.0, 1.0]), OURS)
+    found = {finding.check: finding for finding in verdict.findings}
+    assert verdict.verdict == INCONCLUSIVE and found["null"].status == found["controls"].status == INVALID
+    assert found["null"].value is None and "Γ +0.5000" in found["controls"].reason
+
+
+def test_an_undefined_gamma_is_undecided_and_few_classes_are_not_asked_for_rank() -> None:
     assert status("null", case(gamma=[0.9, None, 0.2, 0.2])) == UNDECIDED
+    assert status("feedback", case(gamma=[None] * 4, gamma_null_std=[None] * 4)) == UNDECIDED
     one = case(reference_rank=[1.0] * 5)
-    two = Case(one.config, one.rows, one.samples, 2, one.frozen)
-    assert status("rank", one) == FIRED and status("rank", two) == NOT_APPLICABLE
+    few = [status("rank", replace(one, classes=classes)) for classes in (0, 1, 2, 3, 4)]
+    assert few == [NOT_APPLICABLE] * 4 + [FIRED]
+
+
+def test_a_network_in_float64_has_no_float64_to_be_held_against() -> None:
+    one = case()
+    double = replace(one, config=RunConfig(rule="dfa", dtype="float64"))
+    assert status("reference", double) == NOT_APPLICABLE and status("reference", double, STUDY) == PASSED
 
 
 def test_depth_is_the_share_of_errors_removed_with_an_interval_by_hand() -> None:
@@ -142,6 +169,10 @@ def test_depth_is_the_share_of_errors_removed_with_an_interval_by_hand() -> None
 
 def test_two_points_on_easy_data_are_enough_and_too_few_samples_leave_it_undecided() -> None:
     assert status("depth", case(test_acc=0.983, frozen=0.969, samples=360)) == PASSED
+    assert (
+        "by its estimate alone" in CHECKS["depth"]().find(case(test_acc=0.983, frozen=0.969, samples=360), OURS).reason
+    )
+    assert "estimate" not in CHECKS["depth"]().find(case(test_acc=0.99, frozen=0.8, samples=10_000), OURS).reason
     assert status("depth", case(test_acc=0.983, frozen=0.969, samples=360), STUDY) == FIRED
     assert status("depth", case(test_acc=0.80, frozen=0.80, samples=100)) == UNDECIDED
     assert judge(case(test_acc=0.80, frozen=0.80, samples=100), OURS).verdict == INCONCLUSIVE
@@ -149,28 +180,53 @@ def test_two_points_on_easy_data_are_enough_and_too_few_samples_leave_it_undecid
 
 
 def test_a_run_of_a_few_epochs_is_not_asked_about_depth() -> None:
-    young = case(test_acc=0.2, frozen=0.8)
-    young = Case(RunConfig(rule="dfa", epochs=4), young.rows, 1000, 10, young.frozen)
+    young = case(test_acc=0.2, frozen=0.8, epoch=4)
     assert status("depth", young) == UNDECIDED and status("depth", young, STUDY) == FIRED
-    assert status("depth", Case(RunConfig(rule="dfa", epochs=5), young.rows, 1000, 10, young.frozen)) == FIRED
+    assert status("depth", case(test_acc=0.2, frozen=0.8, epoch=5)) == FIRED
 
 
-def test_the_null_score_leaves_out_block_0_and_blocks_without_a_null() -> None:
+def test_the_null_score_is_of_whole_draws_and_leaves_out_block_0_and_blocks_without_a_null() -> None:
     row = {
         "gamma": [9.0, 0.3, 0.1, 1.0],
-        "gamma_null_mean": [0.0, 0.1, 0.0, 1.0],
         "gamma_null_std": [1.0, 0.03, 0.04, 0.0],
+        "gamma_null_draws": [[0.0, 1.0, 2.0], [0.1, 0.2, None], [0.3, -0.2, 5.0], [1.0, 1.0, 1.0]],
     }
-    assert score(row) == pytest.approx((0.2 - 0.05) / (0.05 / 2))
-    assert score({**row, "gamma_null_std": [1.0, 0.0, 0.0, None]}) is None
+    assert fed_blocks(row, first=1) == [1, 2] and fed_blocks(row, first=0) == [0, 1, 2]
+    draws = np.array([[0.1, 0.3], [0.2, -0.2]]).mean(axis=1)  # the third draw lacks a block
+    assert score(row, [1, 2]) == pytest.approx((0.2 - draws.mean()) / draws.std(ddof=1))
 
 
-def test_first_fire_is_the_first_logged_epoch() -> None:
-    rows = [
-        {**HEALTHY, "epoch": epoch, "hidden_norms": [1.0, grown]} for epoch, grown in enumerate([1.0, 60.0, 2.0, 70.0])
-    ]
-    found = CHECKS["scale"]().find(Case(RunConfig(), rows, 10, 10), OURS)
-    assert found.first_fire == 1 and found.status == FIRED
+def test_the_only_block_and_the_first_tap_of_a_foreign_model_are_judged() -> None:
+    backwards = {name: value[:1] if isinstance(value, list) else value for name, value in HEALTHY.items()}
+    backwards["gamma"] = [-1.0]
+    for config in (RunConfig(rule="dfa", depth=1), None):
+        assert status("null", Case(config, [backwards], 1000, 10)) == FIRED
+    assert status("null", case(gamma=[-1.0, 0.9, 0.9, 0.9])) == PASSED, "of a run it is the embedding's"
+    assert status("null", replace(case(gamma=[-1.0, 0.9, 0.9, 0.9]), config=None)) == FIRED
+
+
+def test_first_fire_is_the_first_logged_epoch_after_0_of_every_check() -> None:
+    changes: list[dict[str, Any]] = [
+        {"hidden_norms": [1.0, 60.0], "test_acc": 0.1, "reference_rank": [1.0]}, {},
+        {"hidden_norms": [1.0, 60.0], "reference_rank": [1.0], "test_acc": None}, {"test_acc": 0.1}, {},
+    ]  # fmt: skip
+    rows = [{**HEALTHY, "epoch": 5 * place, **change} for place, change in enumerate(changes)]
+    control = Control("frozen", 0.8, {0: 0.8, 5: 0.5, 15: 0.8, 20: 0.8})
+    verdict = judge(Case(RunConfig(rule="dfa"), rows, 1000, 10, (control,)), OURS)
+    first = {finding.check: finding.first_fire for finding in verdict.findings}
+    assert verdict.verdict == TRUSTWORTHY
+    assert {name: epoch for name, epoch in first.items() if epoch} == {"scale": 10, "rank": 10, "depth": 15}
+
+
+def test_another_log_of_the_same_control_is_no_second_test_set(tmp_path: Path) -> None:
+    wanted = control_of(SMALL.with_(rule="fa"))
+    assert wanted.rule == "frozen-fa" and control_of(SMALL).rule == "frozen-bp"
+    for log_every in (1, 2):
+        fabricate.write(wanted.with_(log_every=log_every), tmp_path)
+    run = fabricate.write(SMALL.with_(rule="fa"), tmp_path)
+    assert len(audit(run, OURS, data_dir=None).case.frozen) == 1
+    again = [(run.config(), judge(case(), OURS)), (run.config().with_(log_every=2), judge(case(), OURS))]
+    assert [method.seeds for method in methods(again)] == [(42,)]
 
 
 def test_the_judge_is_a_table() -> None:
@@ -185,9 +241,6 @@ def test_the_judge_is_a_table() -> None:
     ):  # fmt: skip
         decided = decide([finding(state) for state in states], protocol="p")
         assert decided.verdict == verdict and decided.reasons
-
-
-SMALL = RunConfig(epochs=2, width=16, depth=2, batch_size=128)
 
 
 def test_the_command_judges_a_run_names_a_missing_control_and_makes_it_on_request(

@@ -33,7 +33,7 @@ def one_line(error: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "flags", [["bp"], ["dfa"], ["fa"], ["frozen-dfa"], ["frozen-bp"], ["dfa", "--penalty", "0.01"]]
+    "flags", [["bp"], ["dfa"], ["fa"], ["frozen-dfa"], ["frozen-fa"], ["frozen-bp"], ["dfa", "--penalty", "0.01"]]
 )
 def test_train_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]) -> None:
     code, out, err = run(capsys, "train", "--rule", *flags, *SMALL, "--runs", str(tmp_path), "--json")

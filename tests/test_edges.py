@@ -103,7 +103,7 @@ UNDEFINED: dict[str, set[str]] = {
     "gradients": set(),
     "alignment": {"gamma"},
     "accuracy": set(),
-    "perturbation": {"rho", "rho_pooled", "rho_study", "rho_bp", "rho_random"}
+    "perturbation": {"rho", "rho_pooled", "rho_study", "rho_bp", "rho_random", "gamma_bp", "gamma_null_draws"}
     | {f"{name}_null_{what}" for name in ("rho", "gamma") for what in ("mean", "std", "place", "p")},
     "precision": {"precision", "precision_agree"},
     "stability": {"stability"},

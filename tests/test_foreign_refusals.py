@@ -224,7 +224,12 @@ def test_batches_that_are_not_pairs(batches: Any, told: str) -> None:
 
 def test_settings_out_of_range() -> None:
     assert "shares from 0 to 1, got 85" in refusal(mlp(), frozen=[85.0])
-    assert "samples: expected at least 1, got 0" in refusal(mlp(), samples=0)
+    for samples in (0, 2.5, "10"):
+        assert f"samples: expected a whole number of at least 1, got {samples!r}" in refusal(mlp(), samples=samples)
+    for frozen in (0.5, ["0.5"], "0.5"):
+        assert "frozen: expected a list of accuracies, got" in refusal(mlp(), frozen=frozen)
+    for taps in (None, [0], 3):
+        assert "the taps: expected names or patterns of submodules, got" in refusal(mlp(), taps=taps)
     assert "did you mean 'faudit-1'" in refusal(mlp(), protocol="faudit-9")
     assert "floating point, got int64" in refusal(
         Tokens(), [(torch.zeros(9, dtype=torch.int64), batch(9)[1])], taps=["0"]

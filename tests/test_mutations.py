@@ -202,7 +202,7 @@ DEFECTS = [
            "fmean(interior) if interior and len(interior) == len(means) - 2 else None",
            "fmean(means[1:])", f"{PITFALLS}::{ONE_ROW}"),
     Defect("block 0 counted in the null", "audit/null.py",
-           "strict=True))[1:]", "strict=True))", f"{PITFALLS}::{BLOCK_0}"),
+           "else 1)", "else 0)", f"{PITFALLS}::{BLOCK_0}"),
     Defect("a missing control taken for a pass", "audit/depth.py",
            'return Finding("depth", NOT_MEASURED, missing, threshold=limit)',
            'return Finding("depth", PASSED, missing, threshold=limit)', f"tests/test_audit.py::{NEVER_A_PASS}"),

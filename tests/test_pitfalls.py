@@ -206,10 +206,10 @@ def test_a_good_block_0_does_not_hide_deep_blocks_that_learn_nothing() -> None:
     """The study's DFA: Γ = (.42, 0, 0, 0). Its mean, .105, reads as aligned; the deep blocks are at chance."""
     row = {
         "epoch": 9, "test_acc": 0.5, "gamma": [0.42, 0.0, 0.0, 0.0], "gamma_chance": [0.01] * 4,
-        "gamma_null_mean": [0.0] * 4, "gamma_null_std": [0.02] * 4,
+        "gamma_null_std": [0.02] * 4, "gamma_null_draws": [[0.02, -0.02] * 10] * 4,
     }  # fmt: skip
     case = Case(RunConfig(rule="dfa"), [row], 1000, 10)
     assert accuracy_and_gamma(case) == TRUSTWORTHY, "the pitfall would show here"
-    assert deep("gamma")(row) == 0.0 and score(row) == 0.0
+    assert deep("gamma")(row) == 0.0 and score(row, [1, 2, 3]) == 0.0
     found = Null().find(case, OURS)
     assert found.status == FIRED and found.value == 0.0

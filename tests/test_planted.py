@@ -18,7 +18,7 @@ from faudit.data import DATASETS
 from faudit.errors import StoreError
 from faudit.job import Job, prepare
 from faudit.planted import bench, faults
-from faudit.planted.bench import Task, held, measured, tasks
+from faudit.planted.bench import Task, held, measured, tasks, whole_lines
 from faudit.planted.cases import CASES, Planted
 from faudit.planted.confusion import Column, document, named, page
 from faudit.rows import to_line
@@ -97,14 +97,14 @@ def test_blocks_that_do_not_train_do_not_turn(plant: str, config: RunConfig, blo
 def test_an_exploded_branch_and_a_head_of_rank_one() -> None:
     exploded = row_of(job_of("exploded"))
     assert exploded["hidden_norms"][2] > 1e4 * exploded["hidden_norms"][1]
-    job = job_of("one_direction")
+    job = job_of("one_direction", SMALL.with_(no_terminal_norm=CASES["one direction"].config.no_terminal_norm))
     head = job.progress.params["readout.head.weight"].detach().clone()
     assert int(torch.linalg.matrix_rank(head)) == 1
     one_epoch(job, 1)
     assert torch.equal(head, job.progress.params["readout.head.weight"])
-    reading = read(job)
-    at_logits = F.normalize(reading.errors @ head, dim=1)
-    assert float((at_logits @ at_logits.T).abs().min()) == pytest.approx(1.0, abs=1e-4)
+    at_last_tap = F.normalize(read(job).gradients[-1], dim=1)
+    assert float((at_last_tap @ at_last_tap.T).abs().min()) == pytest.approx(1.0, abs=1e-4)
+    assert measure(job, 1, train_loss=None, seconds=0.0)["reference_rank"][-1] == pytest.approx(1.0)
 
 
 def made_up(word: str) -> Case:
@@ -161,6 +161,8 @@ def test_rows_are_kept_line_by_line_and_a_torn_last_line_is_none(tmp_path: Path)
     line = json.dumps({"key": "a", "code": "c", "row": '{"epoch": 1, "test_acc": 0.5}'})
     out.write_text(line + "\n" + line[:20])
     assert held(out)["a"]["row"]["test_acc"] == 0.5 and held(tmp_path / "none") == {}
+    whole_lines(out)  # so that what is appended stands on a line of its own
+    assert out.read_text() == line + "\n"
     out.write_text(line[:20] + "\n" + line + "\n")
     with pytest.raises(StoreError, match="line 1, is no measured row"):
         held(out)

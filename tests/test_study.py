@@ -74,7 +74,7 @@ def test_controls_are_the_audits_and_each_is_there_once() -> None:
     found = runs_of({"with": ["matched"], "grid": grid}, {}, where="")
     runs, controls = found[:12], found[12:]
     assert {config.run_id for config in controls} == {control_of(config).run_id for config in runs}
-    assert len(controls) == 4 and {config.rule for config in controls} == {"frozen-bp", "frozen-dfa"}
+    assert len(controls) == 6 and {config.rule for config in controls} == {"frozen-bp", "frozen-dfa", "frozen-fa"}
     named = runs_of({"with": ["frozen-dfa"], "grid": grid}, {}, where="")[12:]
     assert [config.rule for config in named] == ["frozen-dfa"] * 2
     already = runs_of({"with": ["frozen-dfa"], "grid": {"rule": ["dfa", "frozen-dfa"]}}, {}, where="")

@@ -55,7 +55,7 @@ def flag(name: str) -> str:
 
 
 def audit_runs(args: argparse.Namespace) -> int:
-    from faudit.audit.audit import EXIT_CODES, audit
+    from faudit.audit.audit import EXIT_CODES, Neighbours, audit
     from faudit.audit.method import methods, worst
     from faudit.audit.protocol import protocol
     from faudit.audit.template import page
@@ -66,7 +66,18 @@ def audit_runs(args: argparse.Namespace) -> int:
     runs = [run_named(name, args.runs) for name in args.names] or finished(args.runs)
     if args.with_controls:
         make_controls(runs, data_dir=args.data_dir)
-    audited = [audit(run, asked, data_dir=args.data_dir) for run in runs]
+    beside = {store: Neighbours(store) for store in {run.path.parent for run in runs}}
+    audited, refused = [], []
+    for run in runs:
+        try:
+            audited.append(audit(run, asked, data_dir=args.data_dir, beside=beside[run.path.parent]))
+        except FauditError as error:
+            if args.names:
+                raise
+            refused.append(error)
+    if not audited:
+        raise refused[0]
+    remark([f"left out: {error}" for error in refused])
     by_method = methods([(one.config, one.verdict) for one in audited])
     extra = {
         "utility": utility(audited, asked) if args.utility else None,
@@ -111,11 +122,13 @@ def finished(store: Path) -> list[Run]:
 
 def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
     """Train the matched frozen runs that are missing beside the runs."""
-    from faudit.audit.audit import control_of
+    from faudit.audit.audit import Neighbours, control_of
     from faudit.sweep.local import cores, run_all
 
     for store in dict.fromkeys(run.path.parent for run in runs):
-        wanted = [control_of(run.config()) for run in runs if run.path.parent == store]
+        there = Neighbours(store)
+        configs = [run.config() for run in runs if run.path.parent == store]
+        wanted = [control_of(config) for config in configs if there.control(config) is None]
         outcome = run_all(wanted, store, data_dir=data_dir, jobs=cores())
         remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])
 
@@ -154,7 +167,9 @@ def audit_factory(args: argparse.Namespace) -> int:
     from faudit.weights import load_weights
 
     protocol(args.protocol)
-    model = built(args.model)
+    with here():
+        model = built(args.model)
+        credit = named(args.credit, "--credit") if args.credit else None
     if args.weights:
         load_weights(model, args.weights)
     dataset = DATASETS[args.data](args.data_dir)
@@ -165,7 +180,7 @@ def audit_factory(args: argparse.Namespace) -> int:
         model,
         [(x, y)],
         taps=args.taps,
-        credit=named(args.credit, "--credit") if args.credit else None,
+        credit=credit,
         frozen=args.frozen_accuracy or (),
         protocol=args.protocol,
     )
@@ -195,11 +210,11 @@ def built(target: str) -> nn.Module:
 
 
 def named(target: str, flag: str) -> Any:
-    """The callable that "package.module:name" means; the current directory is importable, as with ``python -m``."""
+    """The callable that "package.module:name" means."""
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise ConfigError(f"{flag}: expected package.module:name, got {target!r}")
-    with here(), one_line(f"{flag} {target}"):
+    with one_line(f"{flag} {target}"):
         module = importlib.import_module(module_name)
     found = getattr(module, name, None)
     if not callable(found):
@@ -209,7 +224,7 @@ def named(target: str, flag: str) -> Any:
 
 @contextmanager
 def here() -> Iterator[None]:
-    """The current directory first on the path of imports."""
+    """The current directory first on the path of imports, as with ``python -m``."""
     directory = os.getcwd()
     sys.path.insert(0, directory)
     importlib.invalidate_caches()

@@ -26,6 +26,7 @@ RUNS = [
     RECIPE.with_(rule="dfa"),
     *(RECIPE.with_(rule="dfa", penalty=value) for value in PENALTIES),
     RECIPE.with_(rule="frozen-dfa"),
+    RECIPE.with_(rule="frozen-fa"),
     RECIPE.with_(rule="frozen-bp"),
     RECIPE.with_(rule="bp", no_terminal_norm=True),
     RECIPE.with_(rule="dfa", no_terminal_norm=True),

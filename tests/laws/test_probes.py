@@ -98,7 +98,7 @@ def test_bp_is_aligned_with_itself(net_name: str) -> None:
     np.testing.assert_allclose(gamma, 1.0, rtol=1e-12)
 
 
-@pytest.mark.parametrize("rule", ["frozen-dfa", "frozen-bp"])
+@pytest.mark.parametrize("rule", ["frozen-dfa", "frozen-fa", "frozen-bp"])
 def test_a_block_that_is_taught_nothing_has_no_gamma(rule: str) -> None:
     setup = Setup(rule, "resmlp")
     row = PROBES["alignment"]().measure(reading_of(setup))

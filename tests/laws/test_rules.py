@@ -113,7 +113,7 @@ def test_the_penalty_adds_its_own_gradient_and_nothing_else(rule_name: str, net_
         counted = branches if rule_name in ("bp", "frozen-bp") else branches[1:2]
         return lam * sum(float(f.square().sum()) for f in counted) / len(plain.x)
 
-    want = 0.0 if rule_name == "frozen-dfa" else (penalty_at(1e-5) - penalty_at(-1e-5)) / 2e-5
+    want = 0.0 if rule_name in ("frozen-dfa", "frozen-fa") else (penalty_at(1e-5) - penalty_at(-1e-5)) / 2e-5
     assert float(added) == pytest.approx(want, rel=1e-4, abs=1e-9)
 
 

@@ -1,11 +1,12 @@
 """Runs → cases → verdicts: find each run's matched controls in its store, measure what is missing, judge.
 
 The control of a rule is the same run with blocks frozen at their initialisation and the embedding taught as the rule
-teaches it: by BP for BP, by DFA for the local rules.
+teaches it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,39 @@ class Audited:
 
 def control_of(config: RunConfig) -> RunConfig:
     """The matched run whose blocks never train."""
-    rule = "frozen-bp" if config.rule in ("bp", "frozen-bp") else "frozen-dfa"
+    rule = f"frozen-{config.rule.removeprefix('frozen-')}"
     # The penalty and the clip act on branches that do not train; labels are the real ones, whatever the run was fed.
     plain = {"penalty": 0.0, "random_targets": False, "keep_epochs": (), "probe_epochs": (), "log_every": 1}
-    if rule == "frozen-dfa":
+    if rule != "frozen-bp":
         plain |= {"clip": default("clip")}
     return config.with_(rule=rule, **plain)
 
 
-def audit(run: Run, protocol: Protocol, *, data_dir: Path | None) -> Audited:
-    """The verdict on one run; its controls are looked for beside it."""
+class Neighbours:
+    """The finished runs of a store by what makes one the control of another; each configuration is read once."""
+
+    def __init__(self, store: Path) -> None:
+        self._found: dict[tuple[Any, ...], list[Run]] = {}
+        for run in runs_in(store):
+            with suppress(StoreError):  # a damaged neighbour is no control
+                self._found.setdefault(key(run.config()), []).append(run)
+
+    def control(self, config: RunConfig) -> Control | None:
+        """The matched frozen run: one, since others of the same seed are copies of it, however they were logged."""
+        for run in self._found.get(key(control_of(config)), []):
+            with suppress(StoreError, LookupError):
+                history = {row["epoch"]: row["test_acc"] for row in run.rows() if row.get("test_acc") is not None}
+                if run.status == "done":
+                    return Control(run.name, run.rows()[-1]["test_acc"], history)
+        return None
+
+
+def key(config: RunConfig) -> tuple[Any, ...]:
+    return (*identity(config), config.seed, config.epochs)
+
+
+def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Neighbours | None = None) -> Audited:
+    """The verdict on one run; its control is looked for beside it."""
     from faudit.audit.measure import last_row
 
     config = run.config()
@@ -60,21 +84,7 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None) -> Audited:
     if samples is None or classes is None:  # older logs do not say
         dataset = DATASETS[config.data](data_dir)
         samples, classes = len(dataset.test_y), dataset.classes
-    case = Case(config, [*run.rows()[:-1], row], samples, classes, tuple(controls(run, config)))
+    control = (beside or Neighbours(run.path.parent)).control(config)
+    case = Case(config, [*run.rows()[:-1], row], samples, classes, (control,) if control else ())
     with whole_rows(run):
         return Audited(run, config, case, judge(case, protocol))
-
-
-def controls(run: Run, config: RunConfig) -> list[Control]:
-    """The finished frozen runs of the same settings, seed and length in the run's store."""
-    wanted = control_of(config)
-    found = []
-    for other in runs_in(run.path.parent):
-        try:
-            theirs = other.config()
-            same = identity(theirs) == identity(wanted) and (theirs.seed, theirs.epochs) == (wanted.seed, wanted.epochs)
-            if same and other.status == "done":
-                found.append(Control(other.name, other.rows()[-1]["test_acc"]))
-        except (StoreError, LookupError):  # a damaged neighbour is no control
-            continue
-    return found

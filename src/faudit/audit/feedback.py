@@ -6,7 +6,7 @@ spread of Γ over fresh draws is then exactly zero at every block. Not asked of 
 
 from __future__ import annotations
 
-from faudit.audit.check import FIRED, FRESH, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
+from faudit.audit.check import FIRED, FRESH, NOT_APPLICABLE, NOT_MEASURED, PASSED, UNDECIDED, Case, Check, Finding
 from faudit.audit.protocol import Protocol
 
 
@@ -21,6 +21,8 @@ class Feedback(Check):
         if "gamma_null_std" not in case.last:
             return Finding("feedback", NOT_MEASURED, "no fresh feedback was drawn")
         spreads = [std for std in case.last["gamma_null_std"] if std is not None]
+        if not any(gamma is not None for gamma in case.last["gamma"]):
+            return Finding("feedback", UNDECIDED, "no block has a Γ that feedback could move")
         if not spreads:
             return Finding("feedback", NOT_APPLICABLE, "the rule has no feedback weights")
         value = max(spreads)

@@ -109,6 +109,11 @@ def audit_model(
     ``frozen`` the accuracies of matched models whose tapped blocks never trained.
     """
     asked = protocol_named(protocol)
+    patterns = [taps] if isinstance(taps, str) else taps
+    if not is_list_of(patterns, str):
+        raise ModelError(f"the taps: expected names or patterns of submodules, got {taps!r}")
+    if not is_list_of(frozen, int | float):
+        raise ModelError(f"frozen: expected a list of accuracies, got {frozen!r}. Write [0.5] for one.")
     if fresh is not None and credit is None:
         raise ModelError("fresh: expected together with a credit, whose null it draws. Give credit=… too.")
     for accuracy in frozen:
@@ -116,23 +121,32 @@ def audit_model(
             raise ModelError(f"frozen: expected accuracies as shares from 0 to 1, got {accuracy:g}")
     if not isinstance(model, nn.Module):
         raise ModelError(f"the model: expected a torch.nn.Module, got {described(model)}")
-    with torch.inference_mode(mode=False), same_randomness(model):
+    with torch.inference_mode(mode=False), same_randomness():
         x, y = buffer(batches, samples=samples)
-        patterns = [taps] if isinstance(taps, str) else list(taps)
         net, exact = inspected(model, x, patterns=patterns, samples=len(y))
         reading = ForeignReading(net, exact, x, y, own_loss=loss, credit=credit, fresh=fresh, seed=seed)
         if loss is None:
             refuse_labels(reading.trace.logits, y)
         row = measured(reading, has_credit=credit is not None)
     controls = [Control(f"frozen {place}", accuracy) for place, accuracy in enumerate(frozen)]
-    case = Case(config=None, rows=[{"epoch": 0, **row}], samples=len(y), classes=net.classes, frozen=controls)
-    verdict = judge(case, asked)
-    return AuditedModel(net.names, len(y), row, timeless(verdict))
+    classes = net.classes if reading.is_classification else 0
+    verdict = judge(Case(None, [{"epoch": 0, **row}], samples=len(y), classes=classes, frozen=controls), asked)
+    if credit is None:
+        verdict = replace(verdict, reasons=(*verdict.reasons, "no credit was given: this is of the network alone"))
+    return AuditedModel(net.names, len(y), row, verdict)
+
+
+def is_list_of(values: object, kind: Any) -> bool:
+    return isinstance(values, Sequence) and not isinstance(values, str) and all(isinstance(v, kind) for v in values)
 
 
 def measured(reading: ForeignReading, *, has_credit: bool) -> Row:
     """Every number that the model, the loss and the credit allow."""
-    row: Row = {"null_of": None if not has_credit else TURNED if reading.fresh is None else FRESH}
+    row: Row = {
+        "null_of": None if not has_credit else TURNED if reading.fresh is None else FRESH,
+        "dtype": str(reading.trace.logits.dtype).removeprefix("torch."),
+        "eval_samples": len(reading.y),
+    }
     if has_credit:
         refuse_moods(reading)
     if not reading.is_classification:
@@ -166,11 +180,3 @@ def refuse_moods(reading: ForeignReading) -> None:
                 f"the credit callable is not deterministic: two calls on the same taps differ at {name!r}. Draw its "
                 "feedback once, outside, and give fresh=… for a null over draws."
             )
-
-
-def timeless(verdict: Verdict) -> Verdict:
-    """A model has no epochs, so no check has a first one."""
-    findings, labels = (
-        tuple(replace(finding, first_fire=None) for finding in group) for group in (verdict.findings, verdict.labels)
-    )
-    return replace(verdict, findings=findings, labels=labels)

@@ -16,8 +16,8 @@ WHAT = "expected a pair (x, y), x a tensor or a mapping of tensors, y a tensor w
 
 def buffer(batches: Iterable[Any], *, samples: int | None) -> tuple[Inputs, Tensor]:
     """As many samples as asked for, from the first on; all of them where None."""
-    if samples is not None and samples < 1:
-        raise ModelError(f"samples: expected at least 1, got {samples}")
+    if samples is not None and (not isinstance(samples, int) or samples < 1):
+        raise ModelError(f"samples: expected a whole number of at least 1, got {samples!r}")
     if isinstance(batches, Tensor | Mapping) or not isinstance(batches, Iterable):
         raise ModelError(
             f"the batches: expected an iterable of pairs (x, y), got {described(batches)}. Write [(x, y)] for one."

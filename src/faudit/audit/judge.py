@@ -10,7 +10,7 @@ A check that does not apply takes no part; a label never decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from faudit.audit import CHECKS
@@ -40,13 +40,28 @@ class Verdict:
         }
 
 
-def judge(case: Case, protocol: Protocol) -> Verdict:
-    """Ask every check of the protocol, and decide."""
+def judge(case: Case, protocol: Protocol, *, replay: bool = True) -> Verdict:
+    """Ask every check of the protocol, and decide; ``replay`` asks each at the earlier rows too."""
+    ask = replayed if replay else found
     return decide(
-        [CHECKS[name]().find(case, protocol) for name in protocol.checks],
-        labels=[CHECKS[name]().find(case, protocol) for name in protocol.labels],
+        [ask(name, case, protocol) for name in protocol.checks],
+        labels=[ask(name, case, protocol) for name in protocol.labels],
         protocol=protocol.name,
     )
+
+
+def found(name: str, case: Case, protocol: Protocol) -> Finding:
+    return CHECKS[name]().find(case, protocol)
+
+
+def replayed(name: str, case: Case, protocol: Protocol) -> Finding:
+    """The finding, with the first epoch at which the check would have fired: from 1 on, as 0 has trained nothing."""
+    if case.config is None:  # a model has no epochs
+        return found(name, case, protocol)
+    places = (place for place, row in enumerate(case.rows) if row["epoch"] > 0)
+    fired = (place for place in places if found(name, case.until(place), protocol).status == FIRED)
+    first = next(fired, None)
+    return replace(found(name, case, protocol), first_fire=None if first is None else case.rows[first]["epoch"])
 
 
 def decide(findings: Sequence[Finding], *, labels: Sequence[Finding] = (), protocol: str) -> Verdict:

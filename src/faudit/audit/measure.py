@@ -51,7 +51,8 @@ ENTRIES = (
     "stability",
     "block_turn",
     "gamma_chance",
-    "gamma_null_std",
+    "gamma_null_draws",
+    "gamma_bp",
     "rho_valid",
 )
 

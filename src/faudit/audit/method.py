@@ -50,11 +50,11 @@ class Method:
 
 
 def methods(judged: Sequence[tuple[RunConfig, Verdict]]) -> list[Method]:
-    """The runs grouped by everything but their seed, in the order they came."""
-    groups: dict[tuple[Any, ...], list[tuple[RunConfig, Verdict]]] = {}
+    """The runs grouped by everything but their seed, in the order they came; of one seed, the first speaks for it."""
+    groups: dict[tuple[Any, ...], dict[int, tuple[RunConfig, Verdict]]] = {}
     for config, verdict in judged:
-        groups.setdefault((*identity(config), config.epochs), []).append((config, verdict))
-    return [method(group) for group in groups.values()]
+        groups.setdefault((*identity(config), config.epochs), {}).setdefault(config.seed, (config, verdict))
+    return [method(list(group.values())) for group in groups.values()]
 
 
 def method(group: Sequence[tuple[RunConfig, Verdict]]) -> Method:

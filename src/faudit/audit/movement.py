@@ -6,7 +6,7 @@ update, clipped to nothing, dead or saturated has one that did not turn, however
 
 from __future__ import annotations
 
-from faudit.audit.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
+from faudit.audit.check import NOT_APPLICABLE, NOT_MEASURED, Case, Check, Finding, at_least
 from faudit.audit.protocol import Protocol
 from faudit.rows import Row
 
@@ -16,6 +16,7 @@ class Movement(Check):
 
     def find(self, case: Case, protocol: Protocol) -> Finding:
         limit = protocol.turn
+        assert limit is not None, "a protocol that asks has one"
         if case.is_frozen:
             return Finding("movement", NOT_APPLICABLE, "its own blocks are frozen", threshold=limit)
         if case.config is None:
@@ -25,7 +26,7 @@ class Movement(Check):
             return Finding("movement", NOT_MEASURED, "where its weights began is not known", threshold=limit)
         block, value = found
         reason = f"a matrix of block {block} has turned by sin∠ = {value:.2g} since it began, needed {limit:g}"
-        return Finding("movement", FIRED if value < limit else PASSED, reason, value=value, threshold=limit)
+        return Finding("movement", at_least(value, limit), reason, value=value, threshold=limit)
 
 
 def least(row: Row) -> tuple[int, float] | None:

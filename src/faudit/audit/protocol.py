@@ -28,9 +28,10 @@ class Protocol:
     points: float | None = None  # depth fires below: accuracy over that of frozen blocks
     errors_removed: float | None = None  # depth fires below: share of the frozen blocks' errors that are gone
     settled: int = 0  # depth is asked from so many epochs on: at first, a network with less to train learns faster
-    quantile: float = 1.645  # null-separation fires below so many standard deviations of chance (one-sided 5 %)
-    turn: float = 1e-3  # movement fires below: the least sin∠ between a matrix of a block and where it began
-    rank: float = 2.0  # rank fires below: effective number of directions of the samples' gradients
+    quantile: float | None = None  # null-separation fires below so many standard deviations of chance
+    opposed: float | None = None  # and where one block alone is so many below chance
+    turn: float | None = None  # movement fires below: the least sin∠ between a matrix of a block and where it began
+    rank: float | None = None  # rank fires below: effective number of directions of the samples' gradients
 
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -42,6 +43,10 @@ PROTOCOLS: dict[str, Protocol] = {
         agreement=0.95,
         errors_removed=0.03,
         settled=5,
+        quantile=1.77,  # one-sided 5 % where the spread comes from 20 draws: Student's t of 19 degrees, √(1 + 1/20)
+        opposed=4.0,
+        turn=1e-3,
+        rank=2.0,
     ),
     "study": Protocol(
         name="study",

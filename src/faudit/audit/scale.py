@@ -6,7 +6,7 @@ LayerNorm is hidden from the loss, not from this.
 
 from __future__ import annotations
 
-from faudit.audit.check import FIRED, NOT_MEASURED, PASSED, Case, Check, Finding
+from faudit.audit.check import NOT_MEASURED, Case, Check, Finding, at_most
 from faudit.audit.protocol import Protocol
 from faudit.rows import growth
 
@@ -15,11 +15,8 @@ class Scale(Check):
     """The largest growth of one block."""
 
     def find(self, case: Case, protocol: Protocol) -> Finding:
-        grown = [(row["epoch"], growth(row.get("hidden_norms") or [])) for row in case.rows]
-        value, limit = grown[-1][1], protocol.growth
-        first = next((epoch for epoch, one in grown if one is not None and one > limit), None)
+        value, limit = growth(case.last.get("hidden_norms") or []), protocol.growth
         if value is None:
-            return Finding("scale", NOT_MEASURED, "no hidden norms at every tap", threshold=limit, first_fire=first)
-        status = FIRED if value > limit else PASSED
+            return Finding("scale", NOT_MEASURED, "no hidden norms at every tap", threshold=limit)
         reason = f"the largest growth of one block is {value:.3g}×, the limit {limit:g}×"
-        return Finding("scale", status, reason, value=value, threshold=limit, first_fire=first)
+        return Finding("scale", at_most(value, limit), reason, value=value, threshold=limit)

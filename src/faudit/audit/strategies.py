@@ -38,7 +38,7 @@ def accuracy_and_gamma(case: Case) -> str:
 
 def by(protocol: Protocol) -> Callable[[Case], str]:
     """The whole protocol."""
-    return lambda case: judge(case, protocol).verdict
+    return lambda case: judge(case, protocol, replay=False).verdict
 
 
 def strategies(protocol: Protocol) -> dict[str, Callable[[Case], str]]:
@@ -66,7 +66,8 @@ GRIDS: dict[str, tuple[float, ...]] = {
     "floor": (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
     "errors_removed": (0.0, 0.01, 0.03, 0.05, 0.1, 0.2),
     "points": (0.0, 0.01, 0.02, 0.03, 0.05),
-    "quantile": (1.0, 1.645, 2.326, 3.0, 4.0),
+    "quantile": (1.0, 1.77, 2.5, 3.0, 4.0),
+    "opposed": (2.0, 3.0, 4.0, 6.0),
 }
 
 
@@ -76,4 +77,4 @@ def over_thresholds(cases: Sequence[Case], protocol: Protocol) -> Iterator[tuple
         if getattr(protocol, name) is not None:
             for value in grid:
                 varied = replace(protocol, **cast(dict[str, Any], {name: value}))
-                yield name, value, [judge(case, varied).verdict for case in cases]
+                yield name, value, [judge(case, varied, replay=False).verdict for case in cases]

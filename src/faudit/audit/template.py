@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from statistics import fmean
 from typing import Any
 
@@ -9,7 +10,6 @@ from faudit.audit.audit import Audited
 from faudit.audit.check import Finding
 from faudit.audit.method import Method, methods
 from faudit.audit.protocol import Protocol, protocol
-from faudit.audit.strategies import GRIDS
 from faudit.audit.utility import markdown, sensitivity_table, utility_table
 from faudit.rows import Row
 
@@ -41,7 +41,7 @@ def page(audited: list[Audited], *, utility_of: dict[str, Any] | None, sensitivi
 SIGNALS = {
     "Γ": "gamma", "Γ, fresh feedback": "gamma_null_mean", "s.d. of a draw": "gamma_null_std", "p": "gamma_null_p",
     "ρ": "rho", "ρ of the study": "rho_study", "ρ, fresh feedback": "rho_null_mean", "ρ of BP": "rho_bp",
-    "ρ of noise": "rho_random",
+    "ρ of noise": "rho_random", "Γ of BP": "gamma_bp",
 }  # fmt: skip
 
 
@@ -71,8 +71,8 @@ def signed(value: float | None) -> str:
 
 def thresholds(asked: Protocol) -> str:
     """What was asked and where each check fires, in a sentence."""
-    known = {name: getattr(asked, name) for name in GRIDS if getattr(asked, name) is not None}
-    stands = [f"{name.replace('_', ' ')} {value:g}" for name, value in known.items()]
+    known = {field.name: getattr(asked, field.name) for field in fields(asked)}
+    stands = [f"{name.replace('_', ' ')} {value:g}" for name, value in known.items() if isinstance(value, int | float)]
     return f"Checks: {', '.join(asked.checks)}; as a label: {', '.join(asked.labels)}. Thresholds: {', '.join(stands)}."
 
 

@@ -23,10 +23,14 @@ from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.planted.cases import CASES
 from faudit.rows import Row, from_line, to_line
+from faudit.store import write_whole
 
 PACKAGE = Path(__file__).parents[1]
 # What decides a measured row; the audit is not among it, since it judges what is there.
-MADE_BY = ("nets", "rules", "data", "probes", "planted/faults.py", "train.py", "job.py", "tensors.py", "rng.py")
+MADE_BY = (
+    "nets", "rules", "data", "probes", "planted/faults.py", "planted/cases.py",
+    "config.py", "train.py", "job.py", "tensors.py", "rng.py",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[in
     todo = sorted((task for task in wanted if task.key not in there), key=lambda task: -task.config.epochs)
     yield len(wanted) - len(todo), len(wanted)
     out.parent.mkdir(parents=True, exist_ok=True)
+    whole_lines(out)
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measured, task): task for task in todo}
         for count, future in enumerate(as_completed(waiting), start=1):
@@ -82,6 +87,14 @@ def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[in
             with out.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
             yield len(wanted) - len(todo) + count, len(wanted)
+
+
+def whole_lines(out: Path) -> None:
+    """Cut off a last line that a kill tore, so that the next one starts on its own."""
+    if out.exists():
+        data = out.read_bytes()
+        if data and not data.endswith(b"\n"):
+            write_whole(out, data[: data.rfind(b"\n") + 1])
 
 
 def held(out: Path) -> dict[str, dict[str, Any]]:

@@ -144,7 +144,10 @@ def saturated(job: Job) -> Job:
 
 
 def one_direction(job: Job) -> Job:
-    """A head of rank one, kept: every sample's gradient lies along one line."""
+    """A head of rank one, kept: every sample's gradient at the last tap lies along one line.
+
+    Without a terminal LayerNorm, whose own gradient would turn each sample's another way.
+    """
 
     def change(params: dict[str, Tensor]) -> None:
         head = params["readout.head.weight"]

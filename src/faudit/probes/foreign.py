@@ -105,14 +105,16 @@ class ForeignReading(Reading):
     @property
     def is_classification(self) -> bool:
         """Whether the logits are scores of classes and y names one for each sample: then accuracy means something."""
-        return self.trace.logits.ndim == 2 and self.y.ndim == 1 and self.y.dtype == torch.int64
+        logits, y = self.trace.logits, self.y
+        named = logits.ndim == 2 and y.ndim == 1 and y.dtype == torch.int64
+        return named and int(y.min()) >= 0 and int(y.max()) < logits.shape[1]
 
     def fresh_credits(self, draws: int) -> list[list[Tensor]]:
         """The credits under fresh feedback or, where only one feedback is known, the same credits turned at random."""
         if self.fresh is not None:
             return [self._refreshed(self.fresh, self.generator(f"feedback.{draw}")) for draw in range(draws)]
-        generators = [self.generator(f"turn.{draw}") for draw in range(draws)]
-        turns = [turned(credit, generators) for credit in self.credits]  # per tap, then per draw
+        # The same turn at every tap: taps may share one feedback, and then hang together under any other.
+        turns = [turned(credit, [self.generator(f"turn.{draw}") for draw in range(draws)]) for credit in self.credits]
         return [list(credits) for credits in zip(*turns, strict=True)]
 
     def _refreshed(self, fresh: Fresh, generator: torch.Generator) -> list[Tensor]:

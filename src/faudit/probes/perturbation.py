@@ -10,8 +10,9 @@ Two definitions, side by side:
 
 Where ‖h‖ is large, an absolute step is below the resolution of float32 and ``rho_study`` measures rounding. The true
 changes do not depend on the credit, so controls come almost free: the BP gradient must give ρ > .99 and a random vector
-ρ ≈ 0, else the block's ρ is invalid and is no number; feedback drawn afresh gives the null distribution of ρ and Γ for
-a rule that has feedback.
+ρ ≈ 0, else the block's ρ is invalid and is no number (the study's, which has no such control, stays as it came);
+feedback drawn afresh gives the null distribution of ρ and Γ for a rule that has feedback. ``gamma_bp`` is Γ of the
+gradient in float64: 1, or the reference is off.
 Costs 96 forward passes over the buffer from every tap; memory does not grow with the number of directions.
 """
 
@@ -50,7 +51,9 @@ class Perturbation(Probe):
         return {name: [block[name] for block in blocks] for name in blocks[0]}
 
 
-def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, float | int | bool | None]:
+def one_block(
+    reading: Reading, block: int, fresh: list[Tensor]
+) -> dict[str, float | int | bool | list[float | None] | None]:
     """Every entry for one block."""
     tap = reading.net.taught_at(block)
     gradient, credit = reading.gradients[tap], reading.credits[block]
@@ -75,17 +78,20 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> dict[str, fl
     null_rho = [mean for mean, _ in means[3:]] * (len(fresh) if alike else 1)
     null_gamma = [mean_defined(cosines(draw, gradient))[0] for draw in fresh]
     gamma = mean_defined(cosines(credit, gradient))[0]
-    valid = holds(means[1][0], means[2][0], samples=len(gradient))
+    valid = holds(means[1][0], means[2][0], samples=len(gradient) - means[2][1])
+    rho = means[0][0] if valid else None
     return {
-        "rho": means[0][0] if valid else None,
+        "rho": rho,
         "rho_valid": valid,
         "rho_undefined": means[0][1],
-        "rho_pooled": own.pooled(),
+        "rho_pooled": own.pooled() if valid else None,
         "rho_study": crude.pooled(),
         "rho_bp": means[1][0],
         "rho_random": means[2][0],
-        **null("rho", means[0][0], null_rho),
+        **null("rho", rho, null_rho),
         **null("gamma", gamma, null_gamma),
+        "gamma_null_draws": null_gamma,
+        "gamma_bp": mean_defined(cosines(exact, gradient))[0],
     }
 
 

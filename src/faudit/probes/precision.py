@@ -32,7 +32,7 @@ class Precision(Probe):
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         exact = reading.doubled
-        errors = norms(exact.errors)
+        errors = norms(exact.errors.reshape(len(reading.y), -1))
         rounding = ROUNDING * torch.finfo(reading.gradients[0].dtype).eps
         open_ones = ~(errors < rounding)  # an error that is NaN is an open one
         pairs = list(zip(reading.gradients, exact.gradients, strict=True))

@@ -36,4 +36,4 @@ def effective_rank(vectors: Tensor) -> float | None:
     units = known / norms(known)[:, None]
     small = units.T @ units if units.shape[1] < n else units @ units.T  # both have the same sum of squares
     pairs = (float(torch.linalg.matrix_norm(small) ** 2) - n) / (n * (n - 1))
-    return 1.0 / pairs if pairs > 0 else None
+    return min(1.0 / pairs, float(n)) if pairs > 0 else float(n)  # exactly orthogonal: n of them

@@ -16,6 +16,7 @@ RULES: Registry[type[Rule]] = Registry(
         "fa": "faudit.rules.fa:FA",
         "dfa": "faudit.rules.dfa:DFA",
         "frozen-dfa": "faudit.rules.frozen:FrozenDFA",
+        "frozen-fa": "faudit.rules.frozen:FrozenFA",
         "frozen-bp": "faudit.rules.frozen:FrozenBP",
     },
 )

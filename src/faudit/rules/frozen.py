@@ -1,10 +1,10 @@
 """Frozen blocks: the blocks stay as they were drawn; embedding and readout train.
 
-The baseline of the depth-utility test, in two versions that must be told apart: the embedding is taught by DFA (ã_0,
-as in ``dfa.py``), or by BP through the frozen blocks. The readout gets the true cross-entropy in both. A frozen block
-is taught nothing, so its credit is zero and its Γ undefined; the entry at tap 0 is the embedding's signal. The
-penalty reaches the embedding under BP only: under DFA the graph is cut between the embedding and the branches. Stores
-what DFA stores, or nothing.
+The baseline of the depth-utility test, in versions that must be told apart: the embedding is taught by DFA (ã_0, as in
+``dfa.py``), by FA (c_0, as in ``fa.py``), or by BP through the frozen blocks. The readout gets the true cross-entropy
+in all. A frozen block is taught nothing, so its credit is zero and its Γ undefined; the entry at tap 0 is the
+embedding's signal. The penalty reaches the embedding under BP only: under the local rules the graph is cut between the
+embedding and the branches. Stores what its rule stores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torch import Tensor
 from faudit.nets.net import Net, Params
 from faudit.rules.bp import BP
 from faudit.rules.dfa import DFA
-from faudit.rules.rule import State
+from faudit.rules.fa import FA
+from faudit.rules.rule import Rule, State
 
 
 def outside_blocks(name: str) -> bool:
@@ -31,8 +32,8 @@ def only_first(credits: list[Tensor]) -> list[Tensor]:
 
 
 @dataclass(frozen=True)
-class FrozenDFA(DFA):
-    """Blocks frozen at init, embedding taught by DFA."""
+class Frozen(Rule):
+    """What the versions share, put before the rule that teaches the embedding."""
 
     def trains(self, name: str) -> bool:
         return outside_blocks(name)
@@ -40,17 +41,19 @@ class FrozenDFA(DFA):
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
-        return only_first(super().credit(net, params, state, taps, logits, y))
+        return only_first(super().credit(net, params, state, taps, logits, y))  # type: ignore[safe-super]
 
 
 @dataclass(frozen=True)
-class FrozenBP(BP):
+class FrozenDFA(Frozen, DFA):
+    """Blocks frozen at init, embedding taught by DFA."""
+
+
+@dataclass(frozen=True)
+class FrozenFA(Frozen, FA):
+    """Blocks frozen at init, embedding taught by FA."""
+
+
+@dataclass(frozen=True)
+class FrozenBP(Frozen, BP):
     """Blocks frozen at init, embedding taught by BP through them."""
-
-    def trains(self, name: str) -> bool:
-        return outside_blocks(name)
-
-    def credit(
-        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
-    ) -> list[Tensor]:
-        return only_first(super().credit(net, params, state, taps, logits, y))
