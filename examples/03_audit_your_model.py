@@ -62,5 +62,5 @@ taps = ["0", "1.*"]  # names or patterns of model.named_modules(): the embedding
 
 print("what backprop made of it:", audit_model(model, [test], taps=taps, frozen=[frozen]), sep="\n")
 mine = dfa(torch.Generator().manual_seed(0))
-audited = audit_model(model, [test], taps=taps, frozen=[frozen], samples=128, credit=mine, fresh=dfa)
+audited = audit_model(model, [test], taps=taps, frozen=[frozen], credit=mine, fresh=dfa)
 print("\nand DFA's credit on it:", audited, sep="\n")

@@ -18,6 +18,7 @@ from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, default
 from faudit.data import DATASETS
 from faudit.errors import StoreError
+from faudit.rules import RULES
 from faudit.store import Run, runs_in
 from faudit.tables import whole_rows
 
@@ -39,7 +40,8 @@ class Audited:
 
 def control_of(config: RunConfig) -> RunConfig:
     """The matched run whose blocks never train."""
-    rule = f"frozen-{config.rule.removeprefix('frozen-')}"
+    matched = f"frozen-{config.rule.removeprefix('frozen-')}"
+    rule = matched if matched in RULES else "frozen-dfa"  # of a rule of somebody's own: the nearest there is
     # The penalty and the clip act on branches that do not train; labels are the real ones, whatever the run was fed.
     plain = {"penalty": 0.0, "random_targets": False, "keep_epochs": (), "probe_epochs": (), "log_every": 1}
     if rule != "frozen-bp":
