@@ -97,6 +97,8 @@ def test_blocks_that_do_not_train_do_not_turn(plant: str, config: RunConfig, blo
 def test_an_exploded_branch_and_a_head_of_rank_one() -> None:
     exploded = row_of(job_of("exploded"))
     assert exploded["hidden_norms"][2] > 1e4 * exploded["hidden_norms"][1]
+    lost = row_of(job_of("offset"))
+    assert max(lost["precision_agree"]) < 0.5, "float64 has other gradients"
     job = job_of("one_direction", SMALL.with_(no_terminal_norm=CASES["one direction"].config.no_terminal_norm))
     head = job.progress.params["readout.head.weight"].detach().clone()
     assert int(torch.linalg.matrix_rank(head)) == 1
