@@ -193,7 +193,9 @@ def test_taps_that_share_one_feedback_hang_together_under_the_null_too() -> None
     model, (x, y) = mlp(dtype=torch.float64), batch(64, dtype=torch.float64)
     net, exact = inspected(model, x, patterns=TAPS, samples=len(y))
     matrix = torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    reading = ForeignReading(net, exact, x, y, credit=lambda taps, logits, y: [output_error(logits, y) @ matrix] * 3)
+    reading = ForeignReading(
+        net, exact, x, y, credit=lambda taps, logits, y: [output_error(logits, y) @ matrix for _ in taps]
+    )
     for draw in reading.fresh_credits(3):
         assert torch.equal(draw[0], draw[1]) and torch.equal(draw[1], draw[2])
 

@@ -43,6 +43,9 @@ OWN_COSINE = "test_gamma_is_the_mean_over_samples_of_each_samples_own_cosine"
 ONE_ROW = "test_headline_deep_interior_first_and_last_of_one_row_by_hand"
 BLOCK_0 = "test_a_good_block_0_does_not_hide_deep_blocks_that_learn_nothing"
 NO_VALUE = "test_without_a_gradient_exactly_what_needs_its_direction_has_no_value"
+FIRES = "test_a_check_fires_on_what_it_is_for"
+FIRST_TAP = "test_the_only_block_and_the_first_tap_of_a_foreign_model_are_judged"
+SHARED = "test_taps_that_share_one_feedback_hang_together_under_the_null_too"
 NEVER_A_PASS = "test_what_was_not_measured_is_never_a_pass"
 
 
@@ -203,6 +206,14 @@ DEFECTS = [
            "fmean(means[1:])", f"{PITFALLS}::{ONE_ROW}"),
     Defect("block 0 counted in the null", "audit/null.py",
            "else 1)", "else 0)", f"{PITFALLS}::{BLOCK_0}"),
+    Defect("NaN taken for a pass", "audit/check.py",
+           "return PASSED if value >= limit else FIRED", "return FIRED if value < limit else PASSED",
+           f"tests/test_audit.py::{FIRES}"),
+    Defect("the first tap of a foreign model never judged", "audit/null.py",
+           "first=0 if case.config is None or len", "first=0 if len", f"tests/test_audit.py::{FIRST_TAP}"),
+    Defect("another turn at every tap, though taps may share feedback", "probes/foreign.py",
+           'self.generator(f"turn.{draw}")', "torch.Generator().manual_seed(id(credit) + draw)",
+           f"{FOREIGN}::{SHARED}"),
     Defect("a missing control taken for a pass", "audit/depth.py",
            'return Finding("depth", NOT_MEASURED, missing, threshold=limit)',
            'return Finding("depth", PASSED, missing, threshold=limit)', f"tests/test_audit.py::{NEVER_A_PASS}"),
