@@ -55,7 +55,7 @@ def test_cifar10_runs_land_where_the_study_does(
     rule: str, low: float, high: float, smallest: float, largest: float
 ) -> None:
     series = TABLE.series(f"resmlp {rule}")
-    assert series
+    assert len(series) == 3
     for one in series:
         last = one.rows[-1]
         assert low <= last["test_acc"] <= high and smallest < last["hidden_norms"][-1] < largest
@@ -89,13 +89,12 @@ def test_the_committed_claims_are_what_the_logs_give() -> None:
         for entry in (then, now):
             entry.pop("commands")  # they name the folder they were called with
         assert same(then, now)
+    assert [entry["verdict"] for entry in committed].count("reproduced") >= 15
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_committed_figures_show_what_the_logs_give(name: str) -> None:
     path = ROOT / "evidence" / "study" / f"{name}.json"
-    if not path.exists():
-        pytest.skip("not drawn yet")
     committed = json.loads(path.read_text())
     now = FIGURES[name]().numbers(Table(Plan(), ROOT / "evidence" / "study" / "runs", partial=True))
     assert same({key: committed[key] for key in now}, now)
