@@ -176,13 +176,13 @@ def test_what_cannot_be_made_does_not_stop_the_others(
 def test_an_unexpected_exception_is_told_with_its_run_and_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stream(*_: object, **__: object) -> list[Any]:
+    def writes(*_: object, **__: object) -> list[Any]:
         warnings.warn("look here", stacklevel=1)
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr("faudit.train.stream", stream)
+    monkeypatch.setattr("faudit.train.writes", writes)
     answer = attempt(TINY.to_json(), tmp_path, data_dir=None)
-    assert (answer.word, answer.text) == ("refused", "met a bug: ZeroDivisionError('of all things')")
+    assert (answer.word, answer.text) == ("raised", "met a bug: ZeroDivisionError('of all things')")
     warning, bug = answer.remarks
     assert warning == "faudit: warning: look here"
     assert bug.startswith(f"{TINY.run_id} met a bug:\nTraceback") and 'raise ZeroDivisionError("of' in bug
@@ -226,7 +226,7 @@ def test_a_run_whose_workers_die_again_and_again_is_left(tmp_path: Path, capsys:
     killer.join()
     assert len(killed) == 3 and not outcome.done
     assert list(outcome.left.values()) == [
-        "its worker was ended by SIGKILL, as were 2 before it. Is there memory for so many jobs?"
+        "its worker was ended by SIGKILL. 3 attempts got it no further: is there memory and disk for it?"
     ]
     assert capsys.readouterr().err.count("tried again") == 2
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from faudit.cli import main
 from faudit.config import RunConfig
-from faudit.data import DATASETS
 from faudit.store import Run
 from faudit.sweep import ray as engine
 from faudit.sweep.drive import Outcome, drive
-from faudit.sweep.parcel import NEEDS_DATA, Parcel, parts_of, train
+from faudit.sweep.engine import Answer
+from faudit.sweep.ray import Task, Tasks
 from faudit.sweep.study import read
 from faudit.train import fit, stream
-from tests.conftest import ROOT, tiny_dataset
+from tests.conftest import ROOT
 from tests.test_data_idx import write as write_idx
 from tests.test_local import same_as_alone, until
 
@@ -47,11 +49,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def two_nodes(cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def two_nodes(cwd: Path, *path: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     cwd.mkdir()
-    script = str(ROOT / "tests" / "two_nodes.py")
+    words = [sys.executable, str(ROOT / "tests" / "two_nodes.py"), *path]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    cluster = subprocess.Popen([sys.executable, script], text=True, cwd=cwd, **pipes)  # type: ignore[call-overload]
+    cluster = subprocess.Popen(words, text=True, cwd=cwd, **pipes)  # type: ignore[call-overload]
     try:
         yield cluster, cluster.stdout.readline().strip()
     finally:
@@ -88,6 +90,23 @@ def test_a_lost_node_costs_no_run_and_changes_none(tmp_path: Path, alone: Path) 
 
 
 @pytest.mark.slow
+def test_a_node_that_cannot_train_is_given_no_more_and_costs_no_run(tmp_path: Path, alone: Path) -> None:
+    """It fails at once, so that Ray would send it one run after another."""
+    pytest.importorskip("ray")
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['faudit'] = None\n")  # as if not installed
+    text = "data = 'digits'\nwidth = 8\ndepth = 2\nbatch-size = 256\n[grid]\nepochs = [2]\nseed = [1, 2, 3, 4, 5, 6]\n"
+    (tmp_path / "study.toml").write_text(text)
+    with two_nodes(tmp_path / "nodes", str(tmp_path)) as (_, address):
+        words = ["sweep", str(tmp_path / "study.toml"), "--runs", str(tmp_path / "runs")]
+        words += ["--engine", "ray", "--address", address]
+        done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("6 done, 0 failed, 0 left out"), done.stderr
+    assert done.stderr.count("no more runs are given to node") == 1, done.stderr
+    assert "ModuleNotFoundError: import of faudit" in done.stderr
+    same_as_alone(read(tmp_path / "study.toml"), tmp_path / "runs", alone)
+
+
+@pytest.mark.slow
 def test_a_ray_of_ones_own_makes_ends_and_resumes_what_local_would(tmp_path: Path, alone: Path) -> None:
     """In a process of its own, as is every Ray driver here."""
     pytest.importorskip("ray")
@@ -99,7 +118,9 @@ def test_a_ray_of_ones_own_makes_ends_and_resumes_what_local_would(tmp_path: Pat
     more = "[[include]]\nepochs = 2\n[[include]]\nepochs = 2\nlr = 1e30\noptimizer = 'sgd'\n"
     (tmp_path / "study.toml").write_text(text + more + "[[include]]\nepochs = 2\ndevice = 'cuda'\n")
     words = ["sweep", str(tmp_path / "study.toml"), "--runs", str(tmp_path), "--engine", "ray", "--jobs", "1"]
-    done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
+    elsewhere = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1"}  # of a cluster that is not asked for
+    command = [sys.executable, "-m", "faudit", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=elsewhere)
     assert done.returncode == 2 and done.stdout.startswith("2 done, 1 failed, 1 left out"), done.stderr
     assert "needs 1 CPU and 1 GPU on one node: the cluster has none such" in done.stderr
     assert "diverged" in done.stderr
@@ -107,43 +128,25 @@ def test_a_ray_of_ones_own_makes_ends_and_resumes_what_local_would(tmp_path: Pat
     assert all(Run(tmp_path / resumed.run_id).kept(epoch).exists() for epoch in (1, 8))
 
 
-def took(settings: RunConfig, store: Path, sent: object = None) -> list[Parcel]:
-    run = Run(store / settings.run_id)
-    files = {path.name: path.read_bytes() for path in run.path.glob("*.*")} if run.path.exists() else {}
-    return list(train(settings.to_json(), files, None, sent))
-
-
-def test_a_node_without_the_data_asks_for_it_and_trains_on_what_it_is_sent(tmp_path: Path) -> None:
-    config = TINY.with_(data="mnist", batch_size=20)
-    (only,) = took(config, tmp_path)
-    assert only.answer is not None and only.answer.word == NEEDS_DATA
-    data = tiny_dataset()
-    parcels = took(config, tmp_path, parts_of(data))
-    run = Run(tmp_path / config.run_id)
-    calm = [dict(row) for row in stream(config, run, dataset=data)]
-    assert [parcel.answer is not None for parcel in parcels] == [False] * 3 + [True]
-    assert b"".join(parcel.rows for parcel in parcels).count(b"\n") == len(calm) == 3
-    assert [parcel.afresh for parcel in parcels] == [True, False, False, False]
-    assert list(parcels[0].files) == ["env.json", "config.json"] and list(parcels[-1].files) == [
-        "last.safetensors",
-        "done.json",
-    ]
-    assert (
-        parcels[-1].files["done.json"].split(b"weights_sha256")[1]
-        == ((run.path / "done.json").read_bytes().split(b"weights_sha256")[1])
+@pytest.mark.slow
+def test_an_interrupt_stops_a_ray_of_ones_own_within_seconds(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "study.toml").write_text(
+        "data = 'digits'\nwidth = 8\ndepth = 2\n[grid]\nepochs = [100000]\nseed = [1, 2]"
     )
-
-
-def test_a_dataset_is_the_same_after_the_journey() -> None:
-    from faudit.sweep.parcel import unpacked
-
-    data = DATASETS["digits"](None)
-    assert unpacked("digits", parts_of(data)).fingerprint() == data.fingerprint()
-
-
-def test_what_a_task_refuses_comes_back_as_an_answer(tmp_path: Path) -> None:
-    (last,) = took(TINY.with_(clip=2.0), tmp_path)
-    assert last.answer is not None and last.answer.word == "refused" and "does not read clip" in last.answer.text
+    words = ["sweep", str(tmp_path / "study.toml"), "--runs", str(tmp_path / "runs"), "--engine", "ray", "--jobs", "1"]
+    sweep = subprocess.Popen([sys.executable, "-m", "faudit", *words], stderr=subprocess.PIPE, text=True)
+    try:
+        runs = [Run(tmp_path / "runs" / config.run_id) for config in read(tmp_path / "study.toml")]
+        assert until(lambda: runs[0].checkpoint.exists(), 120)
+        started = time.monotonic()
+        sweep.send_signal(signal.SIGINT)
+        _, said = sweep.communicate(timeout=60)
+        assert sweep.returncode == 130 and time.monotonic() - started < 15
+        assert "interrupted. The same command goes on from the last checkpoint." in said and "Traceback" not in said
+        assert [run.status for run in runs] == ["stopped", "new"]
+    finally:
+        sweep.kill()
 
 
 @pytest.mark.parametrize("address", ["nonsense", "ray://host:1", "host:99999", "localhost"])
@@ -187,6 +190,39 @@ def test_without_ray_it_is_said_how_to_get_it(
     assert main(["sweep", str(tmp_path / "s.toml"), "--runs", str(tmp_path / "r"), "--engine", "ray"]) == 2
     err = capsys.readouterr().err
     assert "pip install 'faudit[ray]'" in err and err.count("\n") == 1 and not (tmp_path / "r").exists()
+
+
+def tasks(monkeypatch: pytest.MonkeyPatch, store: Path, *, jobs: int | None, threads: list[int]) -> tuple[Tasks, float]:
+    """The engine on a Ray that was asked for and not started: how many processors it was to have."""
+    ray = pytest.importorskip("ray")
+    asked: dict[str, float] = {}
+    monkeypatch.setattr(ray, "init", asked.update)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "NodeID": "a", "Resources": {"CPU": asked["num_cpus"]}}])
+    monkeypatch.setattr(engine, "cores", lambda: 4)
+    todo = [TINY.with_(threads=count) for count in threads]
+    return Tasks(store, None, jobs=jobs, address=None, todo=todo), asked["num_cpus"]
+
+
+@pytest.mark.parametrize(("jobs", "threads", "processors"), [(None, 2, 4), (None, 8, 8), (3, 2, 6)])
+def test_a_ray_of_ones_own_has_the_processors_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int | None, threads: int, processors: int
+) -> None:
+    assert tasks(monkeypatch, tmp_path, jobs=jobs, threads=[threads, 1])[1] == processors
+
+
+def test_a_run_of_many_threads_does_not_hold_up_those_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some, _ = tasks(monkeypatch, tmp_path, jobs=None, threads=[4, 1])
+    for _ in range(4):
+        assert some.free
+        some._tasks.append(Task(TINY, ExitStack()))
+    assert not some.free
+
+
+def test_a_run_that_another_driver_did_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some, _ = tasks(monkeypatch, tmp_path, jobs=1, threads=[1])
+    fit(TINY, tmp_path)
+    some.give(TINY)
+    assert some.answers(timeout=0) == [(TINY, Answer("ended", "by another process"))]
 
 
 def test_nothing_to_do_starts_no_ray(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A Ray cluster of two nodes on this machine, one processor each; `kill` on stdin kills the second, the end stops all.
 
-    python tests/two_nodes.py        prints the address, then "killed"
+    python tests/two_nodes.py [PYTHONPATH of the second]        prints the address, then "killed"
 
 A process of its own: what Ray leaves open or warns of is none of pytest's business.
 """
@@ -19,7 +19,8 @@ def main() -> None:
     head = {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False, "_system_config": SOON}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        second = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+        env_vars = {"PYTHONPATH": sys.argv[1]} if sys.argv[1:] else {}
+        second = cluster.add_node(num_cpus=1, object_store_memory=MEMORY, env_vars=env_vars)
         print(cluster.address, flush=True)
         for line in sys.stdin:
             if line.strip() == "kill":

@@ -285,6 +285,7 @@ def refusals(path: str | Path) -> Iterator[None]:
         errno.EACCES: "Give yourself permission, or choose another --runs directory.",
         errno.EPERM: "Give yourself permission, or choose another --runs directory.",
         errno.EROFS: "Choose a --runs directory on a disk that can be written.",
+        errno.ENOSYS: "Choose a --runs directory on a disk that has file locks (flock).",
         errno.ENOTDIR: "Choose a --runs directory that is not a file.",
         errno.EEXIST: "Choose a --runs directory that is not a file.",
     }

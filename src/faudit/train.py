@@ -11,7 +11,8 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,14 @@ def stream(
     config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> Iterator[Row]:
     """The same, yielding each row once it is on disk, so that the caller can show it; ``dataset`` if it is loaded."""
+    with closing(writes(config, run, data_dir=data_dir, dataset=dataset)) as written:
+        yield from (row for row in written if row is not None)
+
+
+def writes(
+    config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
+) -> Generator[Row | None, None, None]:
+    """The same, yielding after whatever is written: a row, or None for a checkpoint or for the file that ends a run."""
     if run.status in ("done", "failed"):
         run.must_hold(config)
         return
@@ -71,7 +80,11 @@ def stream(
             if epoch in config.keep_epochs:  # before the last one, which says that this one is there
                 checkpoint.save(run.kept(epoch), job.progress, epoch)
             checkpoint.save(run.checkpoint, job.progress, epoch)
+            saved = time.perf_counter()
+            yield None
+            started += time.perf_counter() - saved  # what the caller does meanwhile is not training
         run.finish(summary(run, job))
+        yield None
 
 
 def is_logged(config: RunConfig, epoch: int) -> bool:

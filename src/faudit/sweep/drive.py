@@ -6,6 +6,7 @@ driver and a second driver on the same store are all one case: somebody's lock i
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import tempfile
 import threading
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faudit.config import RunConfig
-from faudit.errors import LockedError
+from faudit.errors import LockedError, StoreError
 from faudit.store import Run, refusals
 from faudit.sweep.board import recorded
 from faudit.sweep.display import Display, last_row, shown, standing
@@ -31,7 +32,7 @@ FINAL = ("done", "failed", "left")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of every run, by run id: ``failed`` diverged, ``left`` could not be trained; both say why."""
+    """What became of every run, by run id: ``failed`` diverged or raised, ``left`` could not be trained; and why."""
 
     done: list[str]
     failed: dict[str, str]
@@ -67,11 +68,14 @@ def drive(
 
 
 def must_be_writable(runs: Path) -> None:
-    """Say once, before anything starts, that a store cannot be written."""
+    """Say once, before anything starts, that a store cannot be written, or that its disk has no locks.
+
+    Where it has none, filelock makes do with a file that is there or not, which outlives a killed process.
+    """
     with refusals(runs):
         runs.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=runs):
-            pass
+        with tempfile.TemporaryFile(dir=runs) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def hand_out(
@@ -80,7 +84,7 @@ def hand_out(
     """Hand out what is to do until every run has its end."""
     held: dict[str, RunConfig] = {}  # by other processes: looked at again once there is nothing else to hand out
     deaths: dict[str, tuple[int, int]] = {}  # how far a run had come when its worker died, and how many died there
-    looked = 0.0
+    looked, told = 0.0, False
 
     def end(config: RunConfig, word: str, text: str) -> None:
         ends[config.run_id] = (word, text)
@@ -102,18 +106,24 @@ def hand_out(
                 show.say(remark)
             if answer.word == "held":
                 held[config.run_id] = config
-            elif answer.word == "ended":
+            elif answer.word in ("ended", "raised"):
+                if answer.word == "raised":
+                    fail(Run(runs / config.run_id), answer.text)
                 word, text = standing(runs / config.run_id, config)
-                gone = ("left", "was trained, but its files are gone")
+                gone = ("left", answer.text if answer.word == "raised" else "was trained, but its files are gone")
                 end(config, *((word, text or answer.text) if word in FINAL else gone))
             elif answer.word == "died" and (count := died(config, runs, deaths)) <= RETRIES:
                 show.say(f"{config.run_id}: {answer.text}; it is tried again from its last checkpoint")
                 todo.append(config)
             elif answer.word == "died":
-                end(config, "left", f"{answer.text}, as were {count - 1} before it. Is there memory for so many jobs?")
+                what = answer.text.rstrip(".")
+                end(config, "left", f"{what}. {count} attempts got it no further: is there memory and disk for it?")
             else:
                 end(config, "left", answer.text)
         show.tick([*engine.running, *held.values()])
+        if held and not (todo or engine.running or told):
+            told = True
+            show.say(f"waiting for {len(held)} run{'s' * (len(held) > 1)} that another process holds")
         if held and not todo and time.monotonic() - looked >= LOOK_AGAIN:
             looked = time.monotonic()
             todo.extend(held.values())
@@ -121,12 +131,23 @@ def hand_out(
 
 
 def died(config: RunConfig, runs: Path, deaths: dict[str, tuple[int, int]]) -> int:
-    """Count a worker's death: how many have died in this run without getting further than the one before."""
-    row = last_row(runs / config.run_id)
-    epoch = row["epoch"] if row else -1
-    before, count = deaths.get(config.run_id, (-1, 0))
-    deaths[config.run_id] = (epoch, 1) if epoch > before else (before, count + 1)
+    """Count a worker's death: how many have died in this run without one more checkpoint than the one before."""
+    checkpoint = Run(runs / config.run_id).checkpoint
+    written = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+    before, count = deaths.get(config.run_id, (0, 0))
+    deaths[config.run_id] = (written, count + 1 if written == before else 1)
     return deaths[config.run_id][1]
+
+
+def fail(run: Run, reason: str) -> None:
+    """Write down that a run raised, as a trainer does for one that diverges: only ``--retry-failed`` tries it again.
+
+    One that had not begun has nothing to lose and stays as it is, as does one that another process has taken up.
+    """
+    with suppress(LockedError, StoreError), run.locked():
+        if run.status == "running":  # with our lock: begun, and not ended
+            row = last_row(run.path)
+            run.fail({"reason": reason, "epoch": row["epoch"] if row else None, "entry": None, "tap": None})
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one attempt at a run: ``ended`` (its files say how), ``held``, ``refused`` or ``died``."""
+    """What became of one attempt at a run, and why.
+
+    ``ended``: its files say how. ``held`` by another process. ``refused``: it cannot be trained as it is. ``raised``:
+    it met a bug. ``disk``: a file of it could not be read or written. ``died``: whoever trained it did; try again.
+    """
 
     word: str
     text: str = ""
@@ -66,10 +70,10 @@ def attempt(settings: Mapping[str, Any], runs: Path, *, data_dir: Path | None) -
     """Train one run to its end, in a process that may have trained others before."""
 
     def train(config: RunConfig) -> str:
-        from faudit.train import stream
+        from faudit.train import writes
 
-        rows = sum(1 for _ in stream(config, Run(runs / config.run_id), dataset=loaded(config.data, data_dir)))
-        return "" if rows else "was trained already"  # by another driver, while this one began
+        steps = sum(1 for _ in writes(config, Run(runs / config.run_id), dataset=loaded(config.data, data_dir)))
+        return "" if steps else "by another process"  # while this one began
 
     return answered(RunConfig.parse(settings, where="sweep"), train)
 
@@ -81,14 +85,15 @@ def answered(config: RunConfig, train: Callable[[RunConfig], str]) -> Answer:
         try:
             word, text = "ended", train(config)
         except FauditError as error:
-            word, text = "held" if isinstance(error, LockedError) else "refused", "; ".join(str(error).splitlines())
+            cause = "disk" if isinstance(error.__cause__, OSError) else "refused"
+            word, text = "held" if isinstance(error, LockedError) else cause, "; ".join(str(error).splitlines())
         except Exception as error:  # noqa: BLE001  # told with its traceback; the other runs are none the worse for it
-            word, text = "refused", f"met a bug: {error!r}"
+            word, text = "raised", f"met a bug: {error!r}"
             bug = [f"{config.run_id} met a bug:\n{traceback.format_exc()}"]
     return Answer(word, text, (*(f"faudit: warning: {entry.message}" for entry in caught), *bug))
 
 
-@lru_cache(maxsize=2)
+@cache
 def loaded(name: str, data_dir: Path | None) -> Dataset:
     """A dataset, loaded once in this process however many runs it trains on it; training writes nothing into it."""
     from faudit.data import DATASETS

@@ -1,11 +1,11 @@
 """The Ray engine: runs as tasks on a cluster whose nodes need share no disk with the driver.  (no torch)
 
 The driver holds a run's lock and owns its directory. A task is sent what is there (configuration, rows, checkpoint),
-trains in a temporary store of its node, and sends back what is new with every row; the driver writes it down in the
+trains in a temporary store of its node, and sends back each row and checkpoint; the driver writes them down in the
 order in which a trainer would. So a lost node costs what came after the last parcel, a lost driver frees its locks, and
-the driver's store is complete. A task reads its data from ``--data-dir`` if its node has that; if not, the driver puts
-the dataset into Ray's object store, which carries it to each node once. Needs ``pip install 'faudit[ray]'`` here and
-faudit on every node.
+the driver's store is complete. A node on which task after task fails is given no more. A task reads its data from
+``--data-dir`` if its node has that; if not, the driver puts the dataset into Ray's object store, from which each node
+takes it once. Needs ``pip install 'faudit[ray]'`` here and faudit on every node.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -25,14 +26,17 @@ from typing import Any
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, FauditError, LockedError
-from faudit.store import Run, refusals, write_whole
+from faudit.store import Run, refusals
 from faudit.sweep.engine import Answer, Start, loaded
 from faudit.sweep.local import cores
-from faudit.sweep.parcel import HEADS, NEEDS_DATA, Parcel, parts_of, train
+from faudit.sweep.parcel import HEADS, NEEDS_DATA, NEXT, Parcel, by_value, parts_of, unpack
 
 OBJECT_STORE = 256 * 2**20  # bytes, of a Ray of one's own: parcels only, since its workers read this disk
-CONNECT, ANSWER = 5.0, 30.0  # seconds until an address does not exist, until what is there is no Ray cluster
+CONNECT, ANSWER = 5.0, 15.0  # seconds until an address does not exist, until what is there is no Ray cluster
 LOOK_EVERY = 1.0  # seconds between two looks at the cluster's nodes
+AHEAD = 4  # parcels that a task may have sent and the driver not taken: then it waits, and the object store stays small
+SICK = 2  # tasks that a node fails one after another before it is given no more
+NODE = "ray.io/node-id"  # a label that Ray gives every node
 
 
 def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None = None) -> Start:
@@ -52,7 +56,10 @@ def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
 
 def must_answer(address: str) -> None:
     """Refuse an address within seconds where no Ray cluster answers: Ray itself would try for minutes."""
-    advice = "Start one with `ray start --head`, or leave --address out for a Ray on this machine."
+    advice = (
+        "Start one with `ray start --head`, and make this machine one of its nodes (`ray start --address HOST:PORT`); "
+        "or leave --address out for a Ray of this machine's own."
+    )
     if address != "auto":
         found = re.fullmatch(r"([^/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", address)
         if not found or int(found[2]) > 65535:
@@ -80,6 +87,7 @@ class Task:
     config: RunConfig
     lock: ExitStack
     stream: Any = None
+    node: str = ""  # where it is trained, once it has begun there
     remarks: list[str] = field(default_factory=list)
 
 
@@ -94,25 +102,32 @@ class Tasks:
 
         self._ray, self._runs, self._jobs = ray, runs, jobs
         self._data_dir = str(data_dir.absolute()) if data_dir else None
-        self._threads = max(config.threads for config in todo)
+        threads = max(config.threads for config in todo)
         self._tasks: list[Task] = []
         self._answers: list[tuple[RunConfig, Answer]] = []
         self._sent: dict[str, Any] = {}  # datasets in the object store, by name
-        self._nodes: list[Mapping[str, float]] = []
+        self._nodes: list[Mapping[str, Any]] = []
         self._looked = 0.0
-        own = {"num_cpus": (jobs or cores()) * self._threads, "object_store_memory": OBJECT_STORE}
-        where: dict[str, Any] = own | {"include_dashboard": False} if address is None else {"address": address}
+        self._failures = Counter[str]()  # of each node by its id: tasks that it failed one after another
+        self._trouble = ""  # what the last of them said
+        where: dict[str, Any] = {"address": address}
+        if address is None:
+            where = {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
+            where["num_cpus"] = jobs * threads if jobs else max(cores(), threads)
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
         except Exception as error:  # Ray raises bare ones, as when its processes do not start in time
             said = (str(error).splitlines() or [repr(error)])[0].rstrip(".")
             raise ConfigError(f"cannot start on Ray: {said}. Check --address, or use --engine local.") from error
-        self._train = ray.remote(num_returns="streaming", max_retries=0)(train)
+        kind = {"num_returns": "streaming", "max_retries": 0, "_generator_backpressure_num_objects": AHEAD}
+        self._train = ray.remote(**kind)(by_value())
 
     def close(self) -> None:
-        self._ray.shutdown()  # ends the tasks too
         for task in self._tasks:
-            task.lock.close()
+            task.lock.close()  # first, since Ray takes its time: no task can write here
+        for task in self._tasks:
+            self._ray.cancel(task.stream, force=True)
+        self._ray.shutdown()
 
     @property
     def running(self) -> list[RunConfig]:
@@ -120,18 +135,22 @@ class Tasks:
 
     @property
     def free(self) -> bool:
+        if self._jobs:
+            return len(self._tasks) < self._jobs
         total = sum(node.get("CPU", 0.0) for node in self._alive())
-        return len(self._tasks) < (self._jobs or max(1, int(total // self._threads)))
+        return not self._tasks or sum(task.config.threads for task in self._tasks) < total
 
     def give(self, config: RunConfig) -> None:
         lock = ExitStack()
         try:
             lock.enter_context(Run(self._runs / config.run_id).locked())
             if Run(self._runs / config.run_id).status in ("done", "failed"):  # by another driver, a moment ago
-                self._end(Task(config, lock), Answer("ended"))
+                self._end(Task(config, lock), Answer("ended", "by another process"))
             elif not any(fits(config, node) for node in self._alive()):
                 need = " and ".join(f"{amount:g} {name}" for name, amount in needs(config).items())
-                self._end(Task(config, lock), Answer("refused", f"needs {need} on one node: the cluster has none such"))
+                but = f" that works ({self._trouble})" if self._sick() else ""
+                text = f"needs {need} on one node: the cluster has none such{but}"
+                self._end(Task(config, lock), Answer("refused", text))
             else:
                 task = Task(config, lock)
                 self._submit(task)
@@ -143,21 +162,29 @@ class Tasks:
     def answers(self, *, timeout: float) -> list[tuple[RunConfig, Answer]]:
         if self._tasks and not self._answers:
             self._ray.wait([task.stream for task in self._tasks], num_returns=1, timeout=timeout)
-            streams = [task.stream for task in self._tasks]
-            ready, _ = self._ray.wait(streams, num_returns=len(streams), timeout=0)
-            for task in [task for task in self._tasks if task.stream in ready]:
-                self._hear(task)
+            for _ in range(AHEAD):
+                for task in self._ready():
+                    self._hear(task)
         elif not self._answers:
             time.sleep(timeout)
         found, self._answers = self._answers, []
         return found
 
+    def _ready(self) -> list[Task]:
+        """The tasks of which a parcel, or the end, is here."""
+        streams = [task.stream for task in self._tasks]
+        ready = self._ray.wait(streams, num_returns=len(streams), timeout=0)[0] if streams else []
+        return [task for task in self._tasks if task.stream in ready]
+
     def _alive(self) -> list[Mapping[str, float]]:
-        """What each node of the cluster has."""
+        """What each node of the cluster that may be given runs has."""
         if time.monotonic() - self._looked >= LOOK_EVERY:
             self._looked = time.monotonic()
-            self._nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        return self._nodes
+            self._nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        return [node["Resources"] for node in self._nodes if node["NodeID"] not in self._sick()]
+
+    def _sick(self) -> list[str]:
+        return [node for node, count in self._failures.items() if count >= SICK]
 
     def _submit(self, task: Task) -> None:
         """Send a run to wherever there is room; the lock is held."""
@@ -166,29 +193,56 @@ class Tasks:
         with refusals(run.path):
             files = {name: (run.path / name).read_bytes() for name in names if (run.path / name).exists()}
         need = needs(task.config)
-        options = self._train.options(num_cpus=need["CPU"], num_gpus=need.get("GPU", 0))
-        sent = self._sent.get(task.config.data)
-        task.stream = options.remote(task.config.to_json(), files, self._data_dir, sent)
+        options: dict[str, Any] = {"num_cpus": need["CPU"], "num_gpus": need.get("GPU", 0)}
+        if sick := self._sick():
+            plans = self._ray.util.scheduling_strategies
+            options["scheduling_strategy"] = plans.NodeLabelSchedulingStrategy(hard={NODE: plans.NotIn(*sick)})
+        # In a list, which Ray does not look into: only a node that has no copy of its own takes this one.
+        sent = [self._sent[task.config.data]] if task.config.data in self._sent else []
+        words = (task.config.to_json(), files, self._data_dir, sent, str(self._runs))
+        task.node, task.stream = "", self._train.options(**options).remote(*words)
 
     def _hear(self, task: Task) -> None:
-        """Take one parcel of a task."""
+        """Take what a task sent next: which node it is on, then its parcels."""
         errors = self._ray.exceptions
         try:
-            parcel: Parcel = self._ray.get(next(task.stream))
-            self._store(task, parcel)
-            task.remarks += parcel.remarks
-            if parcel.answer and parcel.answer.word == NEEDS_DATA:
-                self._send(task.config.data)
-                task.remarks.append(f"{task.config.data} was not found on a node and is sent there from here")
-                self._submit(task)
-            elif parcel.answer:
-                self._end(task, parcel.answer)
+            came: str | Parcel = self._ray.get(next(task.stream))
+            if isinstance(came, str):
+                task.node = came
+            else:
+                unpack(came, Run(self._runs / task.config.run_id))
+                self._heed(task, came.answer)
+        except errors.RayTaskError as error:  # first, since it is of its cause's kind too
+            self._fail(task, str(error).strip().splitlines()[-1])
         except FauditError as error:  # of the driver's own disk or data
+            self._ray.cancel(task.stream, force=True)
             self._end(task, Answer("refused", "; ".join(str(error).splitlines())))
-        except errors.RayTaskError as error:
-            self._end(task, Answer("refused", f"met a bug on its node: {str(error).strip().splitlines()[-1]}"))
         except (errors.RayError, StopIteration) as error:
             self._end(task, Answer("died", f"its worker was lost ({type(error).__name__})"))
+
+    def _heed(self, task: Task, answer: Answer) -> None:
+        """Do what an answer asks for; remarks are told at the end."""
+        if answer.word == "disk":
+            self._fail(task, answer.text)
+        elif answer.word == NEXT:
+            task.remarks += answer.remarks
+        elif answer.word == NEEDS_DATA:
+            self._send(task.config.data)
+            task.remarks.append(f"{task.config.data} was not found on a node and is sent there from here")
+            self._submit(task)
+        else:
+            del self._failures[task.node]
+            self._end(task, answer)
+
+    def _fail(self, task: Task, reason: str) -> None:
+        """It is the node that could not train a run: let another one try, and give up on a node that does it again."""
+        names = {node["NodeID"]: node["NodeManagerHostname"] for node in self._nodes}
+        self._trouble = f"node {names.get(task.node, 'unknown')}: {reason}"
+        if task.node:
+            self._failures[task.node] += 1
+            if self._failures[task.node] == SICK:
+                task.remarks.append(f"no more runs are given to {self._trouble}")
+        self._end(task, Answer("died", self._trouble))
 
     def _send(self, name: str) -> None:
         """Put a dataset where every node can take it from, once."""
@@ -200,24 +254,7 @@ class Tasks:
         task.lock.close()
         if task in self._tasks:
             self._tasks.remove(task)
-        if answer.word != "ended" and task.stream is not None and answer.word != "died":
-            self._ray.cancel(task.stream, force=True)
         self._answers.append((task.config, Answer(answer.word, answer.text, (*task.remarks, *answer.remarks))))
-
-    def _store(self, task: Task, parcel: Parcel) -> None:
-        """Write down what came, as a trainer would: rows before the checkpoint, what says that the run ended last."""
-        run = Run(self._runs / task.config.run_id)
-        for name in [name for name in HEADS if name in parcel.files]:
-            write_whole(run.path / name, parcel.files[name])
-        if parcel.afresh:
-            write_whole(run.rows_file, parcel.rows)
-        elif parcel.rows:
-            with refusals(run.rows_file), open(run.rows_file, "ab") as file:
-                file.write(parcel.rows)
-                file.flush()
-                os.fsync(file.fileno())
-        for name in [name for name in parcel.files if name not in HEADS]:
-            write_whole(run.path / name, parcel.files[name])
 
 
 def needs(config: RunConfig) -> dict[str, int]:
