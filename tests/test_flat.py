@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from faudit.cli import main
 from faudit.config import KEYS, RunConfig
+from faudit.rows import to_line
 from faudit.store import Run
 from tests.fabricate import write
 
@@ -84,6 +86,65 @@ def test_what_cannot_be_exported_is_said_in_a_line(
         err = capsys.readouterr().err
         assert expected in err and err.count("\n") == 1, err
     assert not (store.parent / "x").exists()
+
+
+def test_lists_of_lists_and_entries_that_were_not_measured_keep_their_places(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (run,) = [Run(path) for path in store.iterdir() if Run(path).config().epochs == 2]
+    nested = [{"gamma_quantiles": value} for value in (None, [[0.5, 1], None], [[], [0.25]])]
+    kept = [row | more for row, more in zip(run.rows(), nested, strict=True)]
+    run.rows_file.write_text("".join(map(to_line, kept)))
+    lines = parquet.read_table(export(store, "parquet", capsys)[0]).to_pylist()
+    assert [line["gamma_quantiles"] for line in lines if line["run_id"] == run.name] == [
+        None,
+        [[0.5, 1], None],
+        [[], [0.25]],
+    ]
+    (store.parent / "tables" / "rows.parquet").unlink()
+    with open(export(store, "csv", capsys)[0], newline="") as file:
+        found = [line for line in csv.DictReader(file) if line["run_id"] == run.name]
+    heads = [f"gamma_quantiles[{block}][{level}]" for block in range(2) for level in range(2)]
+    assert [[line[head] for head in heads] for line in found] == [[""] * 4, ["0.5", "1", "", ""], ["", "", "0.25", ""]]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("entry", "value", "expected"),
+    [
+        ("odd", "{}", "'odd': expected numbers, got '{}'"),
+        ("odd", "[[[1]]]", "'odd': expected numbers"),
+        ("odd", '"\\ud800"', "'odd': expected numbers"),
+        ("odd", "18446744073709551615", "'odd': expected numbers"),
+        ("\\ud800", "1", "'\\ud800': expected numbers"),
+        ("acc_eval", '"x"', "'acc_eval': expected numbers, got 'x'"),
+        ("acc_eval", "[0.5]", "'acc_eval': expected numbers"),
+        ("gamma", "3.0", "'gamma': expected lists of numbers"),
+        ("gamma", "[[1.0]]", "'gamma': expected lists of numbers"),
+        ("gamma", "[true]", "'gamma': expected lists of numbers"),
+        ("rule", "3", "'rule': expected text, got '3'"),
+    ],
+)
+@pytest.mark.parametrize("everywhere", [False, True], ids=["one row", "every row"])
+def test_a_run_with_a_row_of_another_form_is_named_and_left_out(
+    store: Path, capsys: pytest.CaptureFixture[str], form: str, entry: str, value: str, expected: str, everywhere: bool
+) -> None:
+    """Whichever comes first in the store: what most runs have is right, also where a run agrees with itself."""
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    run = write(RunConfig(rule="bp", epochs=3), store)
+    lines = run.rows_file.read_text().splitlines()
+    for place in range(4) if everywhere else [2]:
+        row = json.loads(lines[place])
+        row.pop(entry, None)
+        lines[place] = json.dumps(row)[:-1] + f', "{entry}": {value}}}'
+    run.rows_file.write_text("".join(f"{line}\n" for line in lines))
+    out = store.parent / "rows"
+    assert main(["export", "--runs", str(store), "--format", form, "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    (line,) = [line for line in said.err.splitlines() if "damaged" in line]
+    assert f"{run.rows_file} is damaged" in line and expected in line and "9 rows" in said.err
 
 
 def test_a_damaged_run_is_named_and_the_others_exported(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,7 +115,11 @@ def test_every_problem_is_told_at_once_with_its_place_and_the_nearest_valid_key(
         ({"grid": {}}, "[grid] is empty"),
         ({"grid": {"seed": []}}, "at least one value"),
         ({"grid": 3}, "expected a table of settings, got 3"),
-        ({"include": {"seed": 1}}, "expected tables headed [[include]]"),
+        ({}, "the study is empty: expected settings, a [grid] or an [[include]]"),
+        ({"with": ["matched"]}, "the study is empty"),
+        ({"include": {"seed": 1}}, "expected at least one table headed [[include]], got {'seed': 1}"),
+        ({"rule": "fa", "include": []}, "include: expected at least one table headed [[include]], got []"),
+        ({"grid": {"seed": [1]}, "exclude": []}, "exclude: expected at least one table headed [[exclude]], got []"),
         ({"seed": 1, "grid": {"seed": [1, 2]}}, "[grid] seed: also set outside the grid, as 1"),
         ({"include": [{"seed": 1, "grid": {"seed": [2]}}]}, "[[include]] 1 grid seed: also set outside"),
         ({"grid": {"rule": ["bp"]}, "exclude": [{"rule": "bp"}]}, "the study has no runs"),
@@ -124,7 +128,7 @@ def test_every_problem_is_told_at_once_with_its_place_and_the_nearest_valid_key(
         ({"grid": {"seed": [42]}, "include": [{"rule": "bp"}]}, "is asked for twice"),
         ({"grid": {"penalty": [0, 0.0]}}, "each value once"),
         ({"epochs": 2, "keep-epochs": [3], "grid": {"seed": [1, 2]}}, "up to the last, 2, got 3 (in 2 runs)"),
-        ({"with": "frozen-dfa"}, "with: expected a list"),
+        ({"rule": "bp", "with": "frozen-dfa"}, "with: expected a list"),
     ],
 )
 def test_empty_duplicated_and_contradictory_grids_are_refused(document: dict[str, Any], expected: str) -> None:
@@ -152,6 +156,24 @@ def test_what_is_not_toml_is_refused_in_a_line(tmp_path: Path, text: str) -> Non
     with pytest.raises(ConfigError, match="is not TOML") as caught:
         read(study(text, tmp_path))
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "0x" + "f" * 5000], ids=["decimal", "hexadecimal"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed = N", "rule = N", "lr = N", "keep-epochs = [N]", "grid = N", "seed = 1\nwith = N", "seed = 1\nwith = [N]",
+        "seed = 1\ninclude = N", "[grid]\nseed = N", "[grid]\nseed = [N]", "[grid]\nseed = [1]\n[[exclude]]\nseed = N",
+        "[grid]\nseed = [1]\n[[include]]\nseed = 2\ngrid = N",
+    ],
+)  # fmt: skip
+def test_numbers_of_thousands_of_digits_are_refused_in_a_line(tmp_path: Path, text: str, number: str) -> None:
+    text = text.replace("N", number)
+    with pytest.raises(ConfigError) as caught:
+        read(study(text, tmp_path))
+    (line,) = str(caught.value).splitlines()
+    assert line.endswith("study.toml)") or "is not TOML" in line
+    assert ("got a number of thousands of digits" in line or "limit (4300 digits)" in line) and len(line) < 400
 
 
 def test_a_missing_file_names_the_nearest_built_in() -> None:

@@ -13,8 +13,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
@@ -28,18 +29,20 @@ else:
     import tomli as tomllib
 
 Parser = Callable[[Any], Any]
+QUOTED = 200  # characters of a value in a message
 
 
 def whole(low: int, high: int) -> Parser:
     """A parser of whole numbers in [low, high], written as such or as text."""
 
     def parse(value: Any) -> int:
-        if type(value) is int and low <= value <= high:
-            return value
-        text = str(value)
-        if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d{1,20}", text) or not low <= int(text) <= high:
+        if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,20}", value):
+            value = int(value)
+        elif type(value) not in (int, bool) and isinstance(value, SupportsIndex):  # NumPy's whole numbers
+            value = index(value)
+        if type(value) is not int or not low <= value <= high:
             raise ValueError(f"a whole number from {low} to {high}")
-        return int(text)
+        return value
 
     return parse
 
@@ -74,7 +77,8 @@ def one_of(names: Registry[Any] | tuple[str, ...]) -> Parser:
 
     def parse(value: Any) -> str:
         if not isinstance(value, str) or value not in names:
-            raise ValueError(f"one of {', '.join(names)}{nearest(value, names)}")
+            near = nearest(value, names) if isinstance(value, str) else ""
+            raise ValueError(f"one of {', '.join(names)}{near}")
         return value
 
     return parse
@@ -180,7 +184,7 @@ class RunConfig:
             if parsed is not value:
                 object.__setattr__(self, name, parsed)
         except ValueError as error:
-            yield f"{key(name)}: expected {error}, got {value!r}"
+            yield f"{key(name)}: expected {error}, got {quoted(value)}"
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> RunConfig:
@@ -204,7 +208,7 @@ class RunConfig:
             raise ConfigError(
                 f"cannot read the config {path}: {error.strerror}. Give --config an existing file."
             ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # no TOML, no text, or a number of thousands of digits
             raise ConfigError(f"{path} is not TOML: {error}. Write one `key = value` a line.") from None
         return cls.parse({**values, **(overrides or {})}, where=str(path))
 
@@ -254,6 +258,15 @@ def attribute(name: str) -> str:
 def default(name: str) -> Any:
     """A setting's default, by attribute name."""
     return DEFAULTS[name]
+
+
+def quoted(value: Any) -> str:
+    """A value as a message shows it: in full if that is short, and whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write out a whole number of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= QUOTED else f"{text[: QUOTED - 1]}…"
 
 
 def listing(problems: list[str], *, where: str = "") -> str:

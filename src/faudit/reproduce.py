@@ -20,8 +20,9 @@ from faudit.errors import ConfigError, StoreError
 from faudit.figures import FIGURES
 from faudit.figures.figure import FORMATS, make
 from faudit.figures.table import Table
+from faudit.index import sign
 from faudit.registry import unknown
-from faudit.store import Run, write_json, write_whole
+from faudit.store import Run, no_store, refusals, write_json, write_whole
 from faudit.sweep.local import run_all
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def reproduce(
     from faudit.figures.style import Style
 
     arms, style, result = arms_of(name), Style(venue), Result()
+    if not jobs:
+        must_exist(runs)
     make_folder(out)
     if jobs:
         configs = [plan.config(arm, seed) for arm in arms for seed in plan.seeds]
@@ -70,27 +73,41 @@ def reproduce(
         outcome = run_all(configs, runs, data_dir=data_dir, jobs=jobs)
         result.failed, result.left = outcome.failed, outcome.left
         result.made = len({*outcome.done, *outcome.failed} - before)
+    table = Table(plan, runs, partial=not jobs or bool(result.left))
+    if any(table.again().series(arm) for arm in arms):
+        draw(name, table, style, out=out, result=result)
+    else:  # a wrong flag more likely than a study of nothing: it must cost nobody the results of a right one
+        told = f"none of its runs is in {runs}. Check --runs, --data, --epochs and --seeds"
+        result.problems.append(f"{name}: {told}; what {out} holds is left as it is.")
+    return result
+
+
+def draw(name: str, found: Table, style: Style, *, out: Path, result: Result) -> None:
+    """The figures and the claims, where they are not yet what the runs give."""
     marks = remembered(out / MARKS)
-    partial = not jobs or bool(result.left)
+    before = dict(marks)
     for figure in (figure for figure in FIGURES if name in (figure, "all")):
         files = [out / f"{figure}.{form}" for form in (*FORMATS, "json")]
-        state = drawn_from(Table(plan, runs, partial=partial), FIGURES[figure].arms, venue)
+        table = found.again()
+        state = drawn_from(table, FIGURES[figure].arms, style.venue)
         if marks.get(figure) != state or not all(path.exists() for path in files):
-            table = Table(plan, runs, partial=partial)
             if not attempt(figure, table, style, files[: len(FORMATS)], result):
+                if marks.pop(figure, None):  # it is ours and of another plan: it must not pass for this one's
+                    for path in files:
+                        path.unlink(missing_ok=True)
                 continue
             marks[figure] = state
         result.files += files
     if name in ("claims", "all"):
         files = [out / "claims.md", out / "claims.json"]
-        state = drawn_from(Table(plan, runs), arms_of("claims"), venue)
+        table = found.again(partial=False)
+        state = drawn_from(table, arms_of("claims"), style.venue)
         if marks.get("claims") != state or not all(path.exists() for path in files):
-            write_claims(Table(plan, runs), out, result)
+            write_claims(table, out, result)
             marks["claims"] = state
         result.files += files
-    if result.drawn:
+    if marks != before:
         write_json(out / MARKS, marks)
-    return result
 
 
 def attempt(figure: str, table: Table, style: Style, paths: list[Path], result: Result) -> bool:
@@ -98,8 +115,6 @@ def attempt(figure: str, table: Table, style: Style, paths: list[Path], result: 
     try:
         make(figure, FIGURES[figure](), table, style=style, paths=paths)
     except StoreError as error:
-        for path in (*paths, paths[0].with_suffix(".json")):
-            path.unlink(missing_ok=True)  # of another plan: it must not pass for this one's
         (result.remarks if table.partial else result.problems).append(str(error))
         return False
     result.drawn.append(figure)
@@ -118,14 +133,14 @@ def write_claims(table: Table, out: Path, result: Result) -> None:
 
 
 def drawn_from(table: Table, arms: Iterable[str], venue: str) -> dict[str, Any]:
-    """What decides how a result looks: version, plan, and each run with its number of rows."""
-    sizes = {one.run.name: [one.status, len(one.rows)] for arm in arms for one in table.series(arm)}
+    """What decides how a result looks: version, plan, and each run with the size and time of its rows."""
+    found = {one.run.name: [one.status, sign(str(one.run.rows_file))] for arm in arms for one in table.series(arm)}
     return {
         "faudit": __version__,
         "plan": table.plan.to_json(),
         "venue": venue,
-        "runs": dict(sorted(sizes.items())),
-        "remarks": table.remarks,
+        "runs": dict(sorted(found.items())),
+        "remarks": list(table.remarks),
     }
 
 
@@ -136,6 +151,12 @@ def remembered(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return marks if isinstance(marks, dict) else {}
+
+
+def must_exist(runs: Path) -> None:
+    with refusals(runs):
+        if not runs.is_dir():
+            raise no_store(runs)
 
 
 def make_folder(out: Path) -> None:

@@ -8,7 +8,7 @@ imported log stands in for a seed that has no run of one's own.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -73,6 +73,13 @@ class Table:
                 continue
             known.setdefault(identity(series.config), []).append(series)
         return known
+
+    def again(self, *, partial: bool | None = None) -> Table:
+        """The same runs, found and read once, for another result, which has remarks of its own."""
+        known = self._known  # first: it remarks on what is damaged, which is so for every result
+        other = replace(self, partial=self.partial if partial is None else partial, remarks=list(self.remarks))
+        other._known = known
+        return other
 
     def remark(self, text: str) -> None:
         if text not in self.remarks:

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from faudit.audit.audit import control_of
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, epoch_list, listing
+from faudit.config import KEYS, SETTINGS, RunConfig, attribute, epoch_list, listing, quoted
 from faudit.errors import ConfigError
 from faudit.registry import nearest, unknown
 from faudit.rules import RULES
@@ -77,19 +77,23 @@ class Draft:
         try:
             return SETTINGS[attribute(key)]["parse"](value)
         except ValueError as error:
-            self.problems.append(f"{place}{key}: expected {error}, got {value!r}")
+            self.problems.append(f"{place}{key}: expected {error}, got {quoted(value)}")
             return None
 
     def table(self, value: Any, place: str) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return value
-        self.problems.append(f"{place}: expected a table of settings, got {value!r}")
+        self.problems.append(f"{place}: expected a table of settings, got {quoted(value)}")
         return {}
 
-    def tables(self, value: Any, name: str) -> list[Mapping[str, Any]]:
-        if isinstance(value, list):
-            return [self.table(entry, f"[[{name}]] {place}") for place, entry in enumerate(value, start=1)]
-        self.problems.append(f"{name}: expected tables headed [[{name}]], got {value!r}")
+    def tables(self, document: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """The tables of that name, if there are any, each with its place."""
+        values = document.get(name)
+        if isinstance(values, list) and values:
+            places = [f"[[{name}]] {place}" for place in range(1, len(values) + 1)]
+            return [(place, self.table(entry, place)) for place, entry in zip(places, values, strict=True)]
+        if name in document:
+            self.problems.append(f"{name}: expected at least one table headed [[{name}]], got {quoted(values)}")
         return []
 
     def known(self, keys: Mapping[str, Any], place: str, *, besides: Sequence[str] = ()) -> list[str]:
@@ -113,22 +117,24 @@ class Draft:
     def axis(self, key: str, values: Any, place: str) -> list[Any]:
         """One list of a grid, each value once."""
         if not isinstance(values, list) or not values:
-            self.problems.append(f"{place} {key}: expected a list of at least one value, got {values!r}")
+            self.problems.append(f"{place} {key}: expected a list of at least one value, got {quoted(values)}")
             return []
         if SETTINGS[attribute(key)]["parse"] is epoch_list and not all(isinstance(value, list) for value in values):
-            self.problems.append(f"{place} {key}: expected a list of lists of epochs, got {values!r}")
+            self.problems.append(f"{place} {key}: expected a list of lists of epochs, got {quoted(values)}")
             return []
         parsed = [self.value(key, value, f"{place} ") for value in values]
         twice = [value for value, count in Counter(parsed).items() if count > 1 and value is not None]
         if twice:
-            self.problems.append(f"{place} {key}: expected each value once, got {twice[0]!r} twice")
+            self.problems.append(f"{place} {key}: expected each value once, got {quoted(twice[0])} twice")
         return parsed
 
     def part(self, settings: Values, values: Mapping[str, Any], name: str) -> Part:
         """Settings with the grid that goes with them."""
         grid = self.grid(values["grid"], name) if "grid" in values else {}
         for key in [key for key in KEYS if attribute(key) in grid and key in values]:
-            self.problems.append(f"{name} {key}: also set outside the grid, as {values[key]!r}. Take one of them out.")
+            self.problems.append(
+                f"{name} {key}: also set outside the grid, as {quoted(values[key])}. Take one of them out."
+            )
         return Part(settings, grid)
 
     def exclude(self, values: Mapping[str, Any], place: str) -> dict[str, list[Any]]:
@@ -144,11 +150,13 @@ class Draft:
 
     def controls(self, value: Any) -> list[str]:
         if not isinstance(value, list):
-            self.problems.append(f"with: expected a list of controls, got {value!r}. Valid: {', '.join(CONTROLS)}")
+            self.problems.append(
+                f"with: expected a list of controls, got {quoted(value)}. Valid: {', '.join(CONTROLS)}"
+            )
             return []
         for name in value:
             if name not in CONTROLS:
-                told = f"expected {', '.join(CONTROLS)}, got {name!r}{nearest(name, CONTROLS)}"
+                told = f"expected {', '.join(CONTROLS)}, got {quoted(name)}{nearest(quoted(name), CONTROLS)}"
                 self.problems.append(f"with: {told}")
         return value
 
@@ -162,7 +170,7 @@ def read(path: Path, overrides: Mapping[str, Any] | None = None, *, limit: int =
     except OSError as error:
         known = f"{nearest(path, STUDIES)} Built-in studies: {', '.join(STUDIES)}."
         raise ConfigError(f"cannot read the study {path}: {error.strerror}. Give an existing file{known}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no text, or a number of thousands of digits
         raise ConfigError(f"{path} is not TOML: {error}. See docs/sweeps.md for what a study looks like.") from None
     return runs_of(document, overrides or {}, where=str(path), limit=limit)
 
@@ -175,15 +183,13 @@ def runs_of(
     shared = {**document, **overrides}
     settings = draft.settings(shared, "", besides=OTHERS)
     parts = [draft.part(settings, shared, "[grid]")] if "grid" in document or "include" not in document else []
-    for place, values in enumerate(draft.tables(document.get("include", []), "include"), start=1):
-        name = f"[[include]] {place}"
-        own = draft.settings({**values, **overrides}, f"{name} ", besides=["grid"])
-        parts.append(draft.part({**settings, **own}, {**values, **overrides}, f"{name} grid"))
-    excludes = [
-        draft.exclude(values, f"[[exclude]] {place}")
-        for place, values in enumerate(draft.tables(document.get("exclude", []), "exclude"), start=1)
-    ]
+    for place, values in draft.tables(document, "include"):
+        own = draft.settings({**values, **overrides}, f"{place} ", besides=["grid"])
+        parts.append(draft.part({**settings, **own}, {**values, **overrides}, f"{place} grid"))
+    excludes = [draft.exclude(values, place) for place, values in draft.tables(document, "exclude")]
     controls = draft.controls(document.get("with", []))
+    if not document.keys() - {"with"}:
+        draft.problems.append("the study is empty: expected settings, a [grid] or an [[include]]")
     if excludes and "grid" not in document:
         draft.problems.append("[[exclude]]: expected a [grid] to leave runs out of, got none")
     if draft.problems:
