@@ -45,7 +45,7 @@ SIGNALS = {
 }  # fmt: skip
 
 
-NO_MEAN = ("s.d. of a draw", "p")
+UNSIGNED = ("s.d. of a draw", "p")  # and of which a mean over blocks means nothing
 
 
 def measured(row: Row) -> list[str]:
@@ -54,8 +54,11 @@ def measured(row: Row) -> list[str]:
     if not there:
         return []
     blocks = range(max(map(len, there.values())))
-    lines = [[str(block), *(signed(values[block]) for values in there.values())] for block in blocks]
-    deep = ["mean of 1 …", *("–" if title in NO_MEAN else signed(mean(values[1:])) for title, values in there.items())]
+    lines = [
+        [str(block), *(signed(values[block]).lstrip("+" * (title in UNSIGNED)) for title, values in there.items())]
+        for block in blocks
+    ]
+    deep = ["mean of 1 …", *("–" if title in UNSIGNED else signed(mean(values[1:])) for title, values in there.items())]
     return [*markdown([["block", *there], *lines, deep]), ""]
 
 
