@@ -207,6 +207,7 @@ def test_a_finished_run_needs_no_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_listener_that_leaves_does_not_stop_the_training(tmp_path: Path) -> None:
     words = f"{sys.executable} -m faudit train --epochs 6 --width 8 --runs {tmp_path} 2>&1 | head -1"
     subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
@@ -314,6 +315,7 @@ def test_help_starts_within_a_third_of_a_second() -> None:
     assert min(seconds() for _ in range(3)) < 0.3
 
 
+@pytest.mark.slow
 def test_an_ascii_terminal_is_no_reason_to_crash(tmp_path: Path) -> None:
     environment: dict[str, Any] = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "src")}
     words = [sys.executable, "-m", "faudit", "train", *SMALL, "--runs", str(tmp_path)]
@@ -327,6 +329,7 @@ def test_a_reader_that_leaves_is_no_reason_to_crash() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_on_a_terminal_there_is_a_bar_and_stdout_stays_clean(tmp_path: Path) -> None:
     """A real pseudo-terminal as stderr; stdout is a pipe and holds the JSON alone."""
     import pty
