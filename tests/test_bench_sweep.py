@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from faudit import bench_sweep
-from faudit.bench_sweep import TINY, lines, sweep_speed
+from faudit.bench_sweep import lines, sweep_speed, swept
 from faudit.cli import main
-from faudit.errors import ConfigError
+from faudit.errors import ConfigError, StoreError
 from faudit.store import runs_in
 from tests.test_train import without_timings
 
 
 @pytest.mark.slow
 def test_a_tiny_study_is_timed_alone_and_side_by_side(tmp_path: Path) -> None:
-    configs = [TINY.with_(seed=seed, epochs=4) for seed in range(3)]
-    result = sweep_speed(jobs=2, configs=configs, tiny=3, runs=tmp_path)
+    study = tmp_path / "study.toml"
+    study.write_text('data = "digits"\nepochs = 4\nwidth = 8\ndepth = 2\nbatch-size = 256\n[grid]\nseed = [0, 1, 2]\n')
+    result = sweep_speed(jobs=2, study=study, tiny=3, runs=tmp_path)
     assert (result["runs"], result["jobs"]) == (3, 2) and result["seconds_together"] > 0
     expected = result["seconds_together"] / (result["seconds_alone"] / 2)
     assert result["ratio"] == pytest.approx(expected, rel=0.05)
@@ -33,9 +34,30 @@ def test_the_command_prints_the_ratio(monkeypatch: pytest.MonkeyPatch, capsys: p
     result = {"runs": 48, "jobs": 2, "seconds_alone": 100.0, "seconds_together": 55.0, "ratio": 1.1}
     monkeypatch.setattr(bench_sweep, "sweep_speed", lambda *, jobs: {**result, "overhead_of_a_tiny_run": over})
     assert main(["bench", "sweep"]) == 0
-    assert "2 side by side: 55.0 s, 1.100 × (the sum / 2)" in capsys.readouterr().out
+    assert "`faudit sweep` with 2 at once: 55.0 s, 1.100 × (the sum / 2)" in capsys.readouterr().out
 
 
-def test_what_cannot_be_timed_is_refused() -> None:
+def test_what_cannot_be_timed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least 1 job"):
         sweep_speed(jobs=0)
+    with pytest.raises(StoreError, match=r"ended with exit code 2: faudit: cannot read the study"):
+        swept(tmp_path / "absent.toml", tmp_path / "runs", jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["sweep", "--threads", "2"], "bench sweep does not read --threads: leave it out (it reads --jobs)"),
+        (["sweep", "--seeds", "7", "--out", "x", "--jobs", "1"], "does not read --seeds, --out"),
+        (["sweep", "--data-dir", "x"], "does not read --data-dir"),
+        (["protocol", "--repeats", "3"], "does not read --repeats: leave it out (it reads --seeds, --jobs, --out)"),
+        (["train", "--jobs", "2"], "bench train does not read --jobs"),
+        (["audit", "--seeds", "7"], "bench audit does not read --seeds"),
+    ],
+)
+def test_a_flag_that_means_nothing_to_a_benchmark_is_refused(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *words]) == 2
+    out, err = capsys.readouterr()
+    assert expected in err and err.count("\n") == 1 and out == ""

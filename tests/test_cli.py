@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faudit.cli import main
-from faudit.config import KEYS
+from faudit import cli
+from faudit.cli import main, parsed
+from faudit.config import KEYS, RunConfig
 from faudit.verbs import FAMILIES
 from tests.conftest import ROOT, faudit
+from tests.fabricate import write
 
 SMALL = ["--width", "16", "--depth", "2", "--batch-size", "128", "--epochs", "2"]
 
@@ -204,6 +207,7 @@ def test_a_finished_run_needs_no_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_listener_that_leaves_does_not_stop_the_training(tmp_path: Path) -> None:
     words = f"{sys.executable} -m faudit train --epochs 6 --width 8 --runs {tmp_path} 2>&1 | head -1"
     subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
@@ -227,6 +231,45 @@ def test_a_store_with_strange_rows_or_names_gets_lines_not_tracebacks(
     assert code == 2 and good.name in out and err.count("\n") == 2
     code, _, err = run(capsys, "show", "--runs", "x" * 300)
     assert code == 2 and "File name too long" in one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("words", "trains"),
+    [
+        (["train"], True),
+        (["sweep", "rules"], True),
+        (["reproduce", "all"], True),
+        (["demo"], True),
+        (["audit", "--with-controls"], True),
+        (["audit"], False),
+        (["show"], False),
+        (["export", "--out", "x"], False),
+        (["import", "x"], False),
+        (["bench", "train"], False),
+    ],
+)
+def test_what_makes_runs_says_how_to_go_on_when_it_is_interrupted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], trains: bool
+) -> None:
+    def stop(_: object) -> int:
+        raise KeyboardInterrupt
+
+    def stopped(*more: Any) -> argparse.Namespace:
+        args = parsed(*more)
+        args.run = stop
+        return args
+
+    monkeypatch.setattr(cli, "parsed", stopped)
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (130, "") and err.startswith("\nfaudit: interrupted.")
+    assert ("The same command goes on from the last checkpoint" in err) is trains
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Square brackets and colons are no markup of ours, wherever they come from."""
+    write(RunConfig(epochs=1), tmp_path).path.rename(tmp_path / "odd[b] :cat:")
+    code, out, _ = run(capsys, "show", "odd[b] :cat:", "--runs", str(tmp_path))
+    assert code == 0 and out.startswith("odd[b] :cat:") and "epochs=1" in out
 
 
 def test_data_check_tells_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,14 +304,18 @@ def test_what_needs_no_torch_imports_none(words: list[str]) -> None:
 
 
 def test_help_starts_within_a_third_of_a_second() -> None:
+    """By the processor's time: a busy machine is no failure."""
+
     def seconds() -> float:
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "faudit", "--help"], capture_output=True, check=True)
-        return time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(seconds() for _ in range(5)) < 0.3
+    assert min(seconds() for _ in range(3)) < 0.3
 
 
+@pytest.mark.slow
 def test_an_ascii_terminal_is_no_reason_to_crash(tmp_path: Path) -> None:
     environment: dict[str, Any] = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "src")}
     words = [sys.executable, "-m", "faudit", "train", *SMALL, "--runs", str(tmp_path)]
@@ -282,6 +329,7 @@ def test_a_reader_that_leaves_is_no_reason_to_crash() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_on_a_terminal_there_is_a_bar_and_stdout_stays_clean(tmp_path: Path) -> None:
     """A real pseudo-terminal as stderr; stdout is a pipe and holds the JSON alone."""
     import pty

@@ -19,7 +19,7 @@ from faudit.config import RunConfig
 from faudit.errors import ConfigError, StoreError
 from faudit.index import conditions, entries, matches
 from faudit.store import Run
-from faudit.tables import SUMMED, line, overview, runs_lines
+from faudit.tables import COLUMNS, LEFT, SUMMED, line, overview, plain
 from faudit.train import fit
 from tests.fabricate import write
 
@@ -155,7 +155,7 @@ def test_where_refuses_what_no_run_can_have() -> None:
 
 def test_plain_lines_say_what_the_table_says(store: Path) -> None:
     found = entries(store)[0]
-    heads, *text = list(runs_lines(found))
+    heads, *text = list(plain(COLUMNS, list(map(line, found)), left=LEFT))
     assert heads.split()[:3] == ["run", "status", "epoch"] and len(text) == 5
     for entry, words in zip(found, text, strict=True):
         assert words.split() == " ".join(line(entry)).split()

@@ -173,6 +173,7 @@ def test_rows_that_changed_in_place_are_drawn_again_and_the_store_is_looked_thro
     assert again["snapshot-vit"] != numbers["snapshot-vit"] and again["penalty-rescue"] == numbers["penalty-rescue"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpainted")
 def test_data_that_is_not_there_is_told_once_a_run_and_the_rest_is_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -7,13 +7,19 @@ import os
 import sys
 import time
 from pathlib import Path
+from statistics import median
+from unittest.mock import Mock
 
 import pytest
 
+from faudit import tables
 from faudit.cli import main
 from faudit.config import RunConfig
+from faudit.errors import ConfigError
 from faudit.store import Run
+from faudit.sweep import ENGINES, estimate
 from faudit.sweep.display import Pace
+from faudit.sweep.engine import Start
 from faudit.sweep.estimate import span
 from faudit.train import fit
 from tests.fabricate import write
@@ -64,14 +70,56 @@ def test_a_dry_run_says_what_is_there_and_how_long_the_rest_takes(
     assert sorted((tmp_path / "runs").rglob("*.json*")) == before
 
 
+def pretend(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start:
+    """An engine's starter that nobody but this file knows."""
+    if address:
+        raise ConfigError(f"there is nothing at {address}")
+    return Start(lambda todo: pytest.fail("a dry run starts nothing"), data_elsewhere=True)
+
+
+def test_one_more_engine_is_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its starter refuses its own flags, also for a dry run, and says whether data may be elsewhere."""
+    monkeypatch.setitem(ENGINES._targets, "pretend", f"{__name__}:pretend")
+    text = 'data = "cifar10"\n[grid]\nseed = [1]\n'
+    assert sweep(capsys, tmp_path, text, "--dry-run", "--engine", "pretend")[0] == 0
+    code, _, err = sweep(capsys, tmp_path, text, "--dry-run")
+    assert code == 2 and "--data-dir" in err
+    code, out, err = sweep(capsys, tmp_path, text, "--dry-run", "--engine", "pretend", "--address", "x")
+    assert (code, out, err) == (2, "", "faudit: there is nothing at x\n")
+
+
+def test_a_dry_run_of_many_is_plain_text_and_each_kind_is_measured_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(3):
+        write(RunConfig(epochs=2, seed=seed), tmp_path / "runs")
+    monkeypatch.setattr(tables, "Table", None)
+    counted = Mock(side_effect=median)
+    monkeypatch.setattr(estimate, "median", counted)
+    code, out, _ = sweep(capsys, tmp_path, f"epochs = 2\n[grid]\nseed = {list(range(600))}\n", "--dry-run")
+    assert code == 0 and out.count("  new  ") == 597 and counted.call_count == 2  # with its rule, and with any
+    assert "600 runs: 3 done, 0 failed, 597 to make" in out
+
+
+def test_paths_are_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "x[/b]"
+    damaged = store / BASE.run_id / "config.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("{")
+    damaged.with_name("done.json").write_text("{}")
+    code, out, _ = sweep(capsys, tmp_path, STUDY, "--dry-run", "--runs", str(store))
+    assert code == 0 and "x[/b]" in out and "1 that cannot be used" in out
+
+
 def test_a_failed_run_is_named_and_tried_again_on_request_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = sweep(capsys, tmp_path, DIVERGES, "--jobs", "1")
-    (path,) = (tmp_path / "runs").glob("resmlp*")
-    assert code == 1 and "0 done, 1 failed" in out and f"{path.name}: diverged" in err and "--retry-failed" in err
+    path = fit(BASE.with_(optimizer="sgd", lr=1e30), tmp_path / "runs").path
     rows = Run(path).rows_file.stat()
-    assert sweep(capsys, tmp_path, DIVERGES, "--jobs", "1")[0] == 1
+    code, out, err = sweep(capsys, tmp_path, DIVERGES, "--jobs", "1")
+    assert code == 1 and "0 done, 1 failed" in out and f"{path.name}: diverged" in err and "--retry-failed" in err
     assert Run(path).rows_file.stat().st_mtime_ns == rows.st_mtime_ns
     assert sweep(capsys, tmp_path, DIVERGES, "--jobs", "1", "--retry-failed")[0] == 1
     assert Run(path).rows_file.stat().st_mtime_ns > rows.st_mtime_ns and Run(path).status == "failed"
@@ -90,6 +138,9 @@ def test_a_study_that_cannot_be_is_refused_before_anything_starts(
         (STUDY + "clip = [2]\n", (), "rule bp does not read clip"),
         (STUDY, ("--runs", "/proc/runs"), "cannot use /proc/runs"),
         (STUDY, ("--runs", str(tmp_path / "study.toml")), "not a file"),
+        (STUDY, ("--dry-run", "--jobs", "0"), "jobs: expected a whole number ≥ 1, got 0"),
+        (STUDY, ("--dry-run", "--address", "x:1"), "--address: expected with --engine ray"),
+        (STUDY + "clip = [2]\n", ("--dry-run",), "rule bp does not read clip"),
     ]:
         code, out, err = sweep(capsys, tmp_path, text, *flags)
         assert code == 2 and out == "" and expected in err and err.count("\n") == 1, err
@@ -114,6 +165,7 @@ def test_damaged_runs_are_named_and_left_and_the_others_made(
     assert f"faudit: {BASE.run_id}: {damaged} is damaged" in err and damaged.read_text() == "{"
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader

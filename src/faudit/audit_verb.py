@@ -123,7 +123,8 @@ def finished(store: Path) -> list[Run]:
 def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
     """Train the matched frozen runs that are missing beside the runs."""
     from faudit.audit.audit import Neighbours, control_of
-    from faudit.sweep.local import cores, run_all
+    from faudit.sweep.engine import cores
+    from faudit.sweep.local import run_all
 
     for store in dict.fromkeys(run.path.parent for run in runs):
         there = Neighbours(store)

@@ -1,12 +1,15 @@
-"""How well a sweep uses the cores: the built-in 48-run study one run after another, then side by side, in one go.
+"""How well a sweep uses the cores: the built-in 48-run study one run after another, then as a sweep, in one go.
 
 The yardstick is the sum of the runs' own times, each alone in one warm process on one thread, divided by the number of
-jobs: what a sweep would take that cost nothing. A sweep's time is all of it, the start of its workers included. The
-overhead of a tiny run is the time from one run's end to the next one's in a worker, less what the run itself took.
+jobs: what a sweep would take that cost nothing. A sweep's time is that of the command, from the start of its process to
+its end: imports, the study's check and the start of the workers are in it. The overhead of a tiny run is the time from
+one run's end to the next one's in a worker, less what the run itself took.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,20 +32,16 @@ MANY = 12  # tiny runs, one after another in one worker
 
 
 def sweep_speed(
-    *, jobs: int, configs: Sequence[RunConfig] | None = None, tiny: int = MANY, runs: Path | None = None
+    *, jobs: int, study: Path = STUDIES["penalties"], tiny: int = MANY, runs: Path | None = None
 ) -> dict[str, Any]:
     """Seconds alone and side by side, their ratio, and the overhead of a tiny run."""
     if jobs < 1 or tiny < 2:
         raise ConfigError(f"bench: expected at least 1 job and 2 tiny runs, got {jobs} and {tiny}")
-    configs = read(STUDIES["penalties"]) if configs is None else configs
+    configs = read(study)
     with tempfile.TemporaryDirectory(prefix="faudit-bench-") as folder:
         store = runs or Path(folder)
         alone = one_by_one(configs, store / "alone")
-        started = time.perf_counter()
-        outcome = run_all(configs, store / "together", data_dir=None, jobs=jobs)
-        wall = time.perf_counter() - started
-        if len(outcome.done) < len(configs):
-            raise StoreError(f"bench: {len(configs) - len(outcome.done)} runs did not end: {outcome}")
+        wall = swept(study, store / "together", jobs=jobs)
         overhead = overheads([TINY.with_(seed=seed) for seed in range(tiny)], store / "tiny")
     return {
         "what": "a study on this machine's cores",
@@ -54,6 +53,18 @@ def sweep_speed(
         "overhead_of_a_tiny_run": {"median": round(median(overhead), 3), "most": round(max(overhead), 3)},
         "environment": environment(),
     }
+
+
+def swept(study: Path, store: Path, *, jobs: int) -> float:
+    """The seconds of the command that makes every run of a study."""
+    words = ["sweep", str(study.absolute()), "--runs", str(store.absolute()), "--jobs", str(jobs)]
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
+    wall = time.perf_counter() - started
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise StoreError(f"bench: `faudit {' '.join(words)}` ended with exit code {done.returncode}: {said}")
+    return wall
 
 
 def one_by_one(configs: Sequence[RunConfig], store: Path) -> list[float]:
@@ -84,7 +95,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     over = result["overhead_of_a_tiny_run"]
     return [
         f"{result['runs']} runs one after another: {result['seconds_alone']:.1f} s",
-        f"{result['jobs']} side by side: {result['seconds_together']:.1f} s, "
+        f"`faudit sweep` with {result['jobs']} at once: {result['seconds_together']:.1f} s, "
         f"{result['ratio']:.3f} × (the sum / {result['jobs']})",
         f"overhead of a tiny run: {over['median']:.2f} s (at most {over['most']:.2f} s)",
     ]

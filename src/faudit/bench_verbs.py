@@ -4,62 +4,67 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from faudit.config import key
 from faudit.errors import ConfigError
 from faudit.verbs import print_json
 
+Told = tuple[dict[str, Any], list[str]]  # a measured result for a program, and for a person
+
 
 def run_bench(args: argparse.Namespace) -> int:
-    return BENCHES[args.what](args)
-
-
-def told(result: dict[str, Any], lines: list[str], *, as_json: bool) -> int:
-    """A measured result, for a program or a person."""
-    if as_json:
+    """Measure; a flag that a benchmark does not read is refused, since it would change nothing."""
+    bench = BENCHES[args.what]
+    given = {name: value for name in FLAGS if (value := getattr(args, name)) is not None}
+    if stray := [f"--{key(name)}" for name in given if name not in bench.flags]:
+        reads = ", ".join(f"--{key(name)}" for name in bench.flags)
+        raise ConfigError(f"bench {args.what} does not read {', '.join(stray)}: leave it out (it reads {reads})")
+    result, lines = bench.run(**{**bench.flags, **given})
+    if args.json:
         print_json(result)
     else:
         print("\n".join(lines))
     return 0
 
 
-def bench_train(args: argparse.Namespace) -> int:
+def bench_train(*, data_dir: Path | None, threads: int, repeats: int) -> Told:
     from faudit.bench import lines, train_speed
 
-    result = train_speed(data_dir=args.data_dir, threads_used=args.threads, repeats=args.repeats)
-    return told(result, lines(result), as_json=args.json)
+    result = train_speed(data_dir=data_dir, threads_used=threads, repeats=repeats)
+    return result, lines(result)
 
 
-def bench_audit(args: argparse.Namespace) -> int:
+def bench_audit(*, data_dir: Path | None, threads: int, repeats: int) -> Told:
     from faudit.bench_audit import audit_speed, lines
 
-    result = audit_speed(data_dir=args.data_dir, threads_used=args.threads, repeats=args.repeats)
-    return told(result, lines(result), as_json=args.json)
+    result = audit_speed(data_dir=data_dir, threads_used=threads, repeats=repeats)
+    return result, lines(result)
 
 
-def bench_sweep(args: argparse.Namespace) -> int:
+def bench_sweep(*, jobs: int | None) -> Told:
     from faudit.bench_sweep import lines, sweep_speed
-    from faudit.sweep.local import cores
+    from faudit.sweep.engine import cores
 
-    result: dict[str, Any] = sweep_speed(jobs=cores() if args.jobs is None else args.jobs)
-    return told(result, lines(result), as_json=args.json)
+    result = sweep_speed(jobs=cores() if jobs is None else jobs)
+    return result, lines(result)
 
 
-def bench_protocol(args: argparse.Namespace) -> int:
+def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told:
     """Train what is missing of the planted cases, judge them all, write the table."""
     from faudit.planted.bench import all_rows, cases_of, made_by
     from faudit.planted.confusion import document, page
     from faudit.store import write_json, write_whole
-    from faudit.sweep.local import cores
+    from faudit.sweep.engine import cores
 
-    seeds = list(dict.fromkeys(args.seeds))
-    if args.jobs == 0:
+    seeds = list(dict.fromkeys(seeds))
+    if jobs == 0:
         raise ConfigError("--jobs: expected at least 1, got 0")
-    out: Path = args.out
     rows = out / "rows.jsonl"
-    for done, wanted in all_rows(seeds, out=rows, jobs=args.jobs or cores()):
+    for done, wanted in all_rows(seeds, out=rows, jobs=jobs or cores()):
         print(f"{done} of {wanted} networks measured", file=sys.stderr)
     result = document(cases_of(seeds, out=rows), seeds=seeds, code=made_by())
     write_json(out / "confusion.json", result)
@@ -69,12 +74,22 @@ def bench_protocol(args: argparse.Namespace) -> int:
         f"flags {column['healthy']['walked_back']} of {column['healthy']['n']} healthy"
         for name, column in result["columns"].items()
     ]
-    return told(result, [*lines, str(out / "confusion.md")], as_json=args.json)
+    return result, [*lines, str(out / "confusion.md")]
 
 
-BENCHES: dict[str, Callable[[argparse.Namespace], int]] = {
-    "train": bench_train,
-    "audit": bench_audit,
-    "sweep": bench_sweep,
-    "protocol": bench_protocol,
+@dataclass(frozen=True)
+class Bench:
+    """What measures, and the flags it reads with their defaults."""
+
+    run: Callable[..., Told]
+    flags: Mapping[str, Any]
+
+
+TIMED = {"data_dir": None, "threads": 2, "repeats": 3}
+BENCHES = {
+    "train": Bench(bench_train, TIMED),
+    "audit": Bench(bench_audit, TIMED),
+    "sweep": Bench(bench_sweep, {"jobs": None}),
+    "protocol": Bench(bench_protocol, {"seeds": (7, 8, 9), "jobs": None, "out": Path("protocol")}),
 }
+FLAGS = {name: value for bench in BENCHES.values() for name, value in bench.flags.items()}

@@ -22,6 +22,9 @@ from faudit.figures import FIGURES
 from faudit.registry import unknown
 from faudit.sweep import ENGINES, STUDIES
 
+TRAINING = ("train", "sweep", "reproduce", "demo")
+REMEDY = " The same command goes on from the last checkpoint."
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
@@ -29,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     warnings.showwarning = lambda message, *_: print(f"faudit: warning: {message}", file=sys.stderr)
+    args = argparse.Namespace()
     try:
         args = parsed(parser(), argv)
         return int(args.run(args))
@@ -37,11 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"faudit: {line}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nfaudit: interrupted. The same command goes on from the last checkpoint.", file=sys.stderr)
+        print(f"\nfaudit: interrupted.{REMEDY if trains(args) else ''}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output left, as `head` does
         sys.stderr.close()
         return 0
+
+
+def trains(args: argparse.Namespace) -> bool:
+    """Whether a command makes runs, which stay where they were when it is stopped."""
+    return getattr(args, "verb", "") in TRAINING or bool(getattr(args, "with_controls", False))
 
 
 class Parser(argparse.ArgumentParser):
@@ -166,18 +175,14 @@ def parser() -> Parser:
 
     bench = verb("bench", bench_verbs.run_bench, "speed as ratios in one run; the protocol against planted faults")
     bench.add_argument("what", choices=list(bench_verbs.BENCHES), metavar="|".join(bench_verbs.BENCHES))
-    bench.add_argument(
-        "--seeds", type=count, nargs="+", metavar="S", default=(7, 8, 9), help="of planted networks (default: 7 8 9)"
-    )
+    bench.add_argument("--seeds", type=count, nargs="+", metavar="S", help="of planted networks (default: 7 8 9)")
     bench.add_argument("--jobs", type=count, metavar="N", help="of a sweep or planted networks (default: one per core)")
-    bench.add_argument(
-        "--out", type=Path, default=Path("protocol"), metavar="DIR", help="for the planted table (default: protocol)"
-    )
+    bench.add_argument("--out", type=Path, metavar="DIR", help="for the planted table (default: protocol)")
     bench.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="a real CIFAR-10; without it, noise of the same shape"
     )
-    bench.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default: 2)")
-    bench.add_argument("--repeats", type=int, default=3, metavar="N", help="epochs timed of each (default: 3)")
+    bench.add_argument("--threads", type=int, metavar="N", help="CPU threads of training or an audit (default: 2)")
+    bench.add_argument("--repeats", type=int, metavar="N", help="epochs or audits timed of each (default: 3)")
     bench.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
     top.verbs = commands.choices  # type: ignore[attr-defined]  # read by parsed()

@@ -9,15 +9,13 @@ import sys
 from faudit.errors import ConfigError
 from faudit.verbs import print_json, run_export, run_named, say
 
-PLAIN_FROM = 500  # runs: a table of more is printed as plain text, which is many times as fast
-
 
 def run_show(args: argparse.Namespace) -> int:
     import orjson
 
     from faudit.index import conditions, entries, matches
     from faudit.rows import to_line
-    from faudit.tables import overview, run_table, runs_lines, runs_table, settings_line
+    from faudit.tables import overview, run_table, runs_table, settings_line
 
     wanted = conditions(args.where)
     if args.name:
@@ -31,10 +29,8 @@ def run_show(args: argparse.Namespace) -> int:
     found = [entry for entry in found if matches(entry, wanted)]
     if args.json:
         print("[" + ",\n".join(orjson.dumps(entry).decode() for entry in found) + "]")
-    elif len(found) < PLAIN_FROM:
-        say(runs_table(found))
     else:
-        print("\n".join(runs_lines(found)))
+        say(runs_table(found))
     for problem in damaged:
         print(f"faudit: {problem}", file=sys.stderr)
     return 2 if damaged else 0

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from faudit.config import RunConfig
-from faudit.errors import ConfigError
 from faudit.sweep import ENGINES
 from faudit.verbs import remark, say
+
+COLUMNS = ("run", "state", "epochs", "about")  # of a dry run
 
 
 def run_sweep(args: argparse.Namespace) -> int:
@@ -19,15 +20,13 @@ def run_sweep(args: argparse.Namespace) -> int:
 
     given = {} if args.threads is None else {"threads": args.threads}
     configs = read(args.study, given, limit=LIMIT if args.max_runs is None else args.max_runs)
-    if args.address is not None and args.engine != "ray":
-        raise ConfigError(f"--address: expected with --engine ray, got {args.address!r} without. Add --engine ray.")
-    if args.dry_run:
-        return dry_run(configs, args)
+    start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, address=args.address)
     if new := [config for config in configs if Run(args.runs / config.run_id).status == "new"]:  # the others have begun
         from faudit.sweep.check import refuse  # which imports torch
 
-        refuse(new, data_dir=args.data_dir, data_elsewhere=args.engine != "local")
-    start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, address=args.address)
+        refuse(new, data_dir=args.data_dir, data_elsewhere=start.data_elsewhere)
+    if args.dry_run:
+        return dry_run(configs, args)
     outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, board=args.tensorboard)
     for name, reason in {**outcome.failed, **outcome.left}.items():
         print(f"faudit: {name}: {reason}", file=sys.stderr)
@@ -39,18 +38,13 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 def dry_run(configs: Sequence[RunConfig], args: argparse.Namespace) -> int:
     """What a sweep would do: each run with its state, and about how long the missing ones take."""
-    from rich.table import Table
-
+    from faudit.sweep.engine import cores
     from faudit.sweep.estimate import estimated
-    from faudit.sweep.local import cores
+    from faudit.tables import listed
 
     plan = estimated(configs, args.runs)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("run", "state", "epochs", "about"):
-        table.add_column(column, no_wrap=True)
-    for one in plan.runs:
-        table.add_row(one.config.run_id, one.state, f"{one.epochs}/{one.config.epochs}", one.about)
-    say(table)
+    rows = [[one.config.run_id, one.state, f"{one.epochs}/{one.config.epochs}", one.about] for one in plan.runs]
+    say(listed(COLUMNS, rows, left=COLUMNS))
     remark(plan.damaged)
     for line in plan.lines(args.jobs or max(1, cores() // max(config.threads for config in configs))):
         print(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from faudit.store import Run
 
 COLUMNS = ["run", "status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"]  # of a store's list
 LEFT = ("run", "status", "Γ per block")  # the others are numbers
-
+PLAIN_FROM = 500  # rows: a table of more is plain text
 
 SUMMED = {"test_acc", "growth_max", "seconds"}  # what ``done.json`` holds of all rows
 
@@ -67,22 +67,28 @@ def _overview(run: Run) -> dict[str, Any]:
     }
 
 
-def runs_table(entries: list[dict[str, Any]]) -> Table:
+def runs_table(entries: list[dict[str, Any]]) -> Table | str:
     """One line a run."""
+    return listed(COLUMNS, list(map(line, entries)), left=LEFT)
+
+
+def listed(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> Table | str:
+    """Rows under their columns, those named ``left`` aligned there; thousands as plain text, many times as fast."""
+    if len(rows) >= PLAIN_FROM:
+        return "\n".join(plain(columns, rows, left=left))
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column in LEFT else "right", no_wrap=True)
-    for entry in entries:
-        table.add_row(*line(entry))
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
-def runs_lines(entries: list[dict[str, Any]]) -> Iterator[str]:
-    """The same as plain text, many times as fast: what thousands of runs are shown as."""
-    cells = [COLUMNS, *map(line, entries)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    aligned = [str.ljust if name in LEFT else str.rjust for name in COLUMNS]
-    for words in cells:
+def plain(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> Iterator[str]:
+    """The same as lines of text."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    aligned = [str.ljust if name in left else str.rjust for name in columns]
+    for words in (columns, *rows):
         yield "  ".join(align(word, width) for align, word, width in zip(aligned, words, widths, strict=True)).rstrip()
 
 

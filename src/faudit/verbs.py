@@ -67,12 +67,15 @@ def run_named(name: str, runs: Path) -> Run:
 
 
 def say(*things: Any) -> None:
-    """Print tables on stdout, never narrower than they need in a pipe."""
+    """Print tables and text on stdout as they are: never narrower than they need in a pipe, and a [ is a [."""
     from rich.console import Console
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
+    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 240)
     for thing in things:
-        console.print(thing)
+        if isinstance(thing, str):
+            print(thing)
+        else:
+            console.print(thing)
 
 
 def run_list(args: argparse.Namespace) -> int:
@@ -110,7 +113,8 @@ def run_demo(args: argparse.Namespace) -> int:
     from faudit import demo
     from faudit.audit.judge import TRUSTWORTHY
     from faudit.store import Run
-    from faudit.sweep.local import cores, run_all
+    from faudit.sweep.engine import cores
+    from faudit.sweep.local import run_all
     from faudit.tables import overview, runs_table
 
     runs = demo.store(args.out)
@@ -165,7 +169,7 @@ def run_figure(args: argparse.Namespace) -> int:
 
 def run_reproduce(args: argparse.Namespace) -> int:
     from faudit.reproduce import reproduce
-    from faudit.sweep.local import cores
+    from faudit.sweep.engine import cores
 
     jobs = cores() if args.jobs is None else args.jobs
     result = reproduce(

@@ -7,6 +7,7 @@ truth: a run that has ended has its files there before its answer comes.
 
 from __future__ import annotations
 
+import os
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -57,13 +58,26 @@ class Engine(Protocol):
         """Stop everything within seconds. A run under way stays where it is: it goes on from its checkpoint later."""
 
 
-Start = Callable[[Sequence[RunConfig]], Engine]  # an engine for these runs, started only when there are some
+@dataclass(frozen=True)
+class Start:
+    """How to start an engine for some runs, called only when there are some."""
+
+    engine: Callable[[Sequence[RunConfig]], Engine]
+    data_elsewhere: bool = False  # whether its workers may have data that is not here
+
+    def __call__(self, todo: Sequence[RunConfig]) -> Engine:
+        return self.engine(todo)
 
 
 class Starter(Protocol):
-    """What an engine's file offers: refuse what it cannot use, and say how to start it."""
+    """What an engine's file offers: refuse every flag that it cannot use, and say how to start it."""
 
     def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start: ...
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def attempt(settings: Mapping[str, Any], runs: Path, *, data_dir: Path | None) -> Answer:

@@ -17,7 +17,7 @@ from faudit.index import Entry, entries
 from faudit.sweep.display import last_row, standing
 
 SHAPE = ("net", "data", "depth", "width", "batch_size", "dtype", "threads", "device", "eval_size", "log_every")
-Times = Mapping[tuple[Any, ...], Sequence[float]]
+Times = Mapping[tuple[Any, ...], float]  # seconds per epoch of a kind of run
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ def estimated(configs: Sequence[RunConfig], store: Path) -> Estimate:
         if entry["epochs"] and entry["seconds"]:
             for kind in kinds(entry["config"]):
                 times.setdefault(kind, []).append(entry["seconds"] / entry["epochs"])
-    return Estimate([planned(config, store, times) for config in configs], damaged)
+    middle = {kind: median(values) for kind, values in times.items()}
+    return Estimate([planned(config, store, middle) for config in configs], damaged)
 
 
 def planned(config: RunConfig, store: Path, times: Times) -> Planned:
@@ -78,7 +79,7 @@ def planned(config: RunConfig, store: Path, times: Times) -> Planned:
     row = last_row(store / config.run_id)
     epochs = min(row["epoch"], config.epochs) if row else 0
     measured = next((times[kind] for kind in kinds(config.to_json()) if kind in times), None)
-    seconds = None if measured is None else median(measured) * (config.epochs - epochs)
+    seconds = None if measured is None else measured * (config.epochs - epochs)
     return Planned(config, "left out" if state == "left" else state, reason, epochs, seconds)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
 from faudit.sweep.drive import Outcome, drive
-from faudit.sweep.engine import Answer, Start, attempt
+from faudit.sweep.engine import Answer, Start, attempt, cores
 
 
 def run_all(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path | None, jobs: int) -> Outcome:
@@ -33,17 +33,14 @@ def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
     """Workers on this machine; without ``jobs`` as many as its cores have threads for."""
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs: expected a whole number ≥ 1, got {jobs}. Give one per core.")
+    if address is not None:
+        raise ConfigError(f"--address: expected with --engine ray, got {address!r} without. Add --engine ray.")
 
     def start(todo: Sequence[RunConfig]) -> Workers:
         threads = max(config.threads for config in todo)
         return Workers(runs, data_dir, jobs=jobs or max(1, cores() // threads), threads=threads)
 
-    return start
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Start(start)
 
 
 @dataclass

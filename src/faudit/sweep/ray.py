@@ -27,8 +27,7 @@ from typing import Any
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, FauditError, LockedError
 from faudit.store import Run, refusals
-from faudit.sweep.engine import Answer, Start, loaded
-from faudit.sweep.local import cores
+from faudit.sweep.engine import Answer, Start, cores, loaded
 from faudit.sweep.parcel import HEADS, NEEDS_DATA, NEXT, Parcel, by_value, parts_of, unpack
 
 OBJECT_STORE = 256 * 2**20  # bytes, of a Ray of one's own: parcels only, since its workers read this disk
@@ -51,7 +50,9 @@ def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
         raise ConfigError(f"jobs: expected a whole number ≥ 1, got {jobs}. Leave it out to use the whole cluster.")
     if address is not None:
         must_answer(address)
-    return lambda todo: Tasks(runs, data_dir, jobs=jobs, address=address, todo=todo)
+    return Start(
+        lambda todo: Tasks(runs, data_dir, jobs=jobs, address=address, todo=todo), data_elsewhere=address is not None
+    )
 
 
 def must_answer(address: str) -> None:
