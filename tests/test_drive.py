@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.store import Run
 from faudit.sweep.drive import Outcome, drive
-from faudit.sweep.engine import Answer, attempt
+from faudit.sweep.engine import Answer, Start, attempt
 from faudit.train import fit, stream
 
 TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
@@ -26,8 +26,9 @@ class Scripted:
     def __init__(self, act: Callable[[RunConfig], Answer]) -> None:
         self._act, self._given, self.count = act, list[RunConfig](), 0
 
-    def start(self, todo: Sequence[RunConfig]) -> Scripted:
-        return self
+    @property
+    def start(self) -> Start:
+        return Start(lambda todo: self)
 
     @property
     def running(self) -> list[RunConfig]:
