@@ -15,7 +15,7 @@ from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.store import Run
 from faudit.sweep import parcel as node
-from faudit.sweep.parcel import NEEDS_DATA, NEXT, Fetch, Parcel, parts_of, train, unpack, unpacked
+from faudit.sweep.parcel import NEEDS_DATA, NEXT, Fetch, Parcel, parts_of, train, unpacked, write_down
 from faudit.train import fit, stream
 from tests.conftest import tiny_dataset
 from tests.test_resume import identical
@@ -99,14 +99,14 @@ def test_a_lost_task_costs_what_came_after_its_last_checkpoint(tmp_path: Path, m
     run.path.mkdir(parents=True)
     lost = sent(config, tmp_path / "driver")
     for parcel in lost:
-        unpack(parcel, run)
+        write_down(parcel, run)
         if epoch_of(parcel, tmp_path) == 5:
             break
     lost.close()  # type: ignore[attr-defined]  # train is a generator
     assert run.kept(2).exists() and len(run.rows()) == 1
     again = list(sent(config, tmp_path / "driver"))
     for parcel in again:
-        unpack(parcel, run)
+        write_down(parcel, run)
     assert [epoch for parcel in again if (epoch := epoch_of(parcel, tmp_path)) is not None] == [6, 7, 8, 9]
     identical(run, fit(config, tmp_path / "calm"))
     assert run.kept(2).read_bytes() == Run(tmp_path / "calm" / config.run_id).kept(2).read_bytes()

@@ -178,7 +178,7 @@ def sweep_up() -> None:
                     shutil.rmtree(folder)
 
 
-def unpack(parcel: Parcel, run: Run) -> None:
+def write_down(parcel: Parcel, run: Run) -> None:
     """Write down what came, as a trainer would: rows before the checkpoint, what says that the run ended last."""
     for name in [name for name in HEADS if name in parcel.files]:
         write_whole(run.path / name, parcel.files[name])

@@ -19,7 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from faudit.config import RunConfig
 from faudit.errors import ConfigError, FauditError, LockedError
 from faudit.store import Run, refusals
 from faudit.sweep.engine import Answer, Start, cores, loaded
-from faudit.sweep.parcel import HEADS, NEEDS_DATA, NEXT, Parcel, by_value, parts_of, unpack
+from faudit.sweep.parcel import HEADS, NEEDS_DATA, NEXT, Parcel, by_value, parts_of, write_down
 
 OBJECT_STORE = 256 * 2**20  # bytes, of a Ray of one's own: parcels only, since its workers read this disk
 CONNECT, ANSWER = 5.0, 15.0  # seconds until an address does not exist, until what is there is no Ray cluster
@@ -127,7 +127,8 @@ class Tasks:
         for task in self._tasks:
             task.lock.close()  # first, since Ray takes its time: no task can write here
         for task in self._tasks:
-            self._ray.cancel(task.stream, force=True)
+            with suppress(self._ray.exceptions.RayError):  # a cluster that is lost
+                self._ray.cancel(task.stream, force=True)
         self._ray.shutdown()
 
     @property
@@ -211,7 +212,7 @@ class Tasks:
             if isinstance(came, str):
                 task.node = came
             else:
-                unpack(came, Run(self._runs / task.config.run_id))
+                write_down(came, Run(self._runs / task.config.run_id))
                 self._heed(task, came.answer)
         except errors.RayTaskError as error:  # first, since it is of its cause's kind too
             self._fail(task, str(error).strip().splitlines()[-1])
@@ -232,7 +233,8 @@ class Tasks:
             task.remarks.append(f"{task.config.data} was not found on a node and is sent there from here")
             self._submit(task)
         else:
-            del self._failures[task.node]
+            if task.node not in self._sick():
+                del self._failures[task.node]
             self._end(task, answer)
 
     def _fail(self, task: Task, reason: str) -> None:
