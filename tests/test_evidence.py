@@ -12,7 +12,7 @@ from faudit.claims import judged
 from faudit.demo import title
 from faudit.figures import FIGURES
 from faudit.figures.table import Table
-from faudit.planted.bench import cases_of
+from faudit.planted.bench import cases_of, held
 from faudit.planted.confusion import document, page
 from faudit.rows import growth
 from faudit.store import Run, runs_in
@@ -108,6 +108,8 @@ def test_the_protocols_table_is_what_its_rows_give_and_what_was_asked_of_it() ->
     committed = json.loads((PROTOCOL / "confusion.json").read_text())
     seeds = committed["seeds"]
     result = document(cases_of(seeds, out=PROTOCOL / "rows.jsonl"), seeds=seeds, code=committed["code"])
+    rows = held(PROTOCOL / "rows.jsonl").values()
+    assert {entry["code"] for entry in rows} == {committed["code"]}, "all made by one version of the code"
     assert result == committed and page(result) == (PROTOCOL / "confusion.md").read_text()
     assert len(seeds) == 3 and committed["cases"] >= 24
     assert not set(seeds) & {1, 42, 123, 456}, "thresholds were set on these"
