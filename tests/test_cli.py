@@ -184,14 +184,14 @@ def test_demo_trains_prints_a_table_draws_two_figures_and_is_instant_the_second_
     from faudit.arms import Plan
 
     titles = [demo.title(config) for config in demo.RUNS]
-    for title in ("bp", "fa", "dfa", "dfa + λ=0.01", "frozen-dfa", "frozen-bp", "dfa, no terminal LN"):
+    for title in ("bp", "fa", "dfa", "dfa + λ=0.01", "frozen-dfa", "frozen-fa", "frozen-bp", "dfa, no terminal LN"):
         assert title in titles
-    assert len(set(titles)) == len(titles) == 11
+    assert len(set(titles)) == len(titles) == 12
     monkeypatch.setattr(demo, "RUNS", [config.with_(epochs=2) for config in demo.RUNS])
     monkeypatch.setattr(demo, "PLAN", Plan("digits", 2, (42,)))
     out = tmp_path / "d"
     code, said, _ = run(capsys, "demo", "--out", str(out))
-    assert code == 0 and said.count("done") == 11 and str(out / "runs") in said
+    assert code == 0 and said.count("done") == 12 and str(out / "runs") in said
     drawn = [out / f"{name}.{form}" for name in demo.DRAWN for form in ("pdf", "svg", "png", "json")]
     assert all(path.stat().st_size > 500 for path in drawn) and all(str(path) in said for path in drawn[2::4])
     before = [path.stat().st_mtime_ns for path in drawn]

@@ -98,7 +98,7 @@ def test_the_rank_of_the_reference_by_pairs_of_samples() -> None:
     line = torch.outer(torch.randn(50, generator=draw), torch.randn(8, generator=draw))
     assert effective_rank(line) == pytest.approx(1.0)
     assert effective_rank(torch.randn(4000, 8, generator=draw)) == pytest.approx(8.0, rel=0.05)
-    assert effective_rank(torch.randn(40, 900, generator=draw)) == pytest.approx(900, rel=0.2)
+    assert effective_rank(torch.randn(40, 900, generator=draw)) == effective_rank(torch.eye(40)) == 40, "no more than n"
     assert effective_rank(torch.zeros(4, 3)) is None and effective_rank(torch.ones(1, 3)) is None
 
 

@@ -42,7 +42,7 @@ def expected(name: str, setup: Setup, penalty: float, eps: float, clip: float) -
     if name in ("bp", "frozen-bp"):
         grads = oracle.bp(e / len(e), penalty)[0]
     else:
-        credit = fa_credit(setup, oracle) if name == "fa" else dfa_credit(setup, oracle)
+        credit = fa_credit(setup, oracle) if name in ("fa", "frozen-fa") else dfa_credit(setup, oracle)
         grads = oracle.local(credit, e, penalty=penalty, eps=eps, clip=clip)
     if name.startswith("frozen"):
         return {key: value for key, value in grads.items() if not key.startswith("blocks.")}
