@@ -63,6 +63,21 @@ def test_controls_say_one_for_the_gradient_and_nothing_for_noise(net_name: str) 
     assert row["rho_null_mean"] == row["gamma_null_place"] == [None] * len(row["rho"])
 
 
+def test_blocks_side_by_side_give_the_numbers_of_one_after_another_and_the_threads_come_back() -> None:
+    setup = Setup("dfa", "resmlp")
+    alone = Perturbation().measure(reading_of(setup))
+    try:
+        torch.set_num_threads(2)
+        assert Perturbation().measure(reading_of(setup)) == alone and torch.get_num_threads() == 2
+        broken = reading_of(setup)
+        broken.credits = []  # whatever fails, the threads come back
+        with pytest.raises(IndexError):
+            Perturbation().measure(broken)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
 def test_the_null_is_the_distribution_over_fresh_feedback() -> None:
     setup = Setup("dfa", "resmlp")
     reading = reading_of(setup)

@@ -39,6 +39,10 @@ class ForeignNet(Net):
     def blocks(self) -> int:
         return len(self.names)
 
+    @property
+    def is_pure(self) -> bool:
+        return False  # hooks come and go
+
     def record(self, x: Inputs) -> tuple[dict[str, Tensor], Tensor]:
         """One pass: each tap by name, in the order in which they came, and the logits.
 

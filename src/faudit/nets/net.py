@@ -81,6 +81,11 @@ class Net(ABC):
         """The tap whose signal teaches block l and whose gradient that signal is held against; the embedding's is 0."""
         return block + self.signals - self.blocks
 
+    @property
+    def is_pure(self) -> bool:
+        """Whether its functions touch nothing but their arguments, so that several threads may call them at once."""
+        return True
+
     def tap(self, h: Tensor) -> Tensor:
         """What is measured of a hidden state, [n, features]: here all of it."""
         return h.flatten(1)
