@@ -54,6 +54,7 @@ def drawn(name: str, runs: Path, venue: str = "neurips") -> Picture:
     return Style(venue).drawn(FIGURES[name](), numbers_of(name, runs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_comes_in_every_format_with_its_numbers_beside_and_the_same_to_the_byte(
     name: str, runs: Path, tmp_path: Path

@@ -109,6 +109,7 @@ def test_exit_codes_and_a_table(
     assert f"**{verdict}**" in page.read_text() and "| 3 |" in page.read_text() and "| depth |" in page.read_text()
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_process_and_twice_the_same(tmp_path: Path) -> None:
     once, again = (faudit(*WORDS, "--model", "mymodels.small:build", "--json", cwd=tmp_path) for _ in range(2))
     assert once.returncode == 3, once.stderr

@@ -112,6 +112,7 @@ def none_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocessing.context.SpawnProcess, "start", start)
 
 
+@pytest.mark.slow
 def test_runs_made_side_by_side_are_those_made_alone_and_are_made_once(
     tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,6 +38,7 @@ def identical(disturbed: Run, calm: Run) -> None:
     assert not list(disturbed.path.glob(".*.tmp"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, case: str) -> None:
     config = CASES[case]
@@ -110,6 +111,7 @@ def test_a_checkpoint_cut_short_stops_with_a_line_and_the_advice_works(tmp_path:
     identical(fit(QUICK, tmp_path / "a"), fit(QUICK, tmp_path / "b"))
 
 
+@pytest.mark.slow
 def test_a_second_process_on_one_run_is_told_so(tmp_path: Path) -> None:
     flags = ["train", "--epochs", "2", "--width", "16", "--runs", str(tmp_path)]
     run = Run(tmp_path / RunConfig(epochs=2, width=16).run_id)
