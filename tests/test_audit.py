@@ -196,6 +196,13 @@ def test_the_null_score_is_of_whole_draws_and_leaves_out_block_0_and_blocks_with
     assert score(row, [1, 2]) == pytest.approx((0.2 - draws.mean()) / draws.std(ddof=1))
 
 
+def test_draws_that_share_no_defined_block_leave_the_null_undecided() -> None:
+    holes = [[0.1, 0.2] + [None] * 18, [None] * 18 + [0.1, 0.2]]
+    draws = [HEALTHY["gamma_null_draws"][0], *holes, HEALTHY["gamma_null_draws"][0]]
+    found = CHECKS["null"]().find(case(gamma_null_draws=draws), OURS)
+    assert found.status == UNDECIDED and found.value is None and "too few draws" in found.reason
+
+
 def test_the_only_block_and_the_first_tap_of_a_foreign_model_are_judged() -> None:
     backwards = {name: value[:1] if isinstance(value, list) else value for name, value in HEALTHY.items()}
     backwards["gamma"] = [-1.0]

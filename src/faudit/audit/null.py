@@ -51,6 +51,9 @@ class Null(Check):
             reason = f"at block {block} the exact gradient as credit has no Γ near 1: Γ is invalid"
             return Finding("null", INVALID, reason, threshold=limit)
         fed = fed_blocks(row, first=0 if case.config is None or len(row["gamma"]) == 1 else 1)
+        if fed and len(set(means_over(row, fed))) < 2:
+            reason = "too few draws of fresh feedback have a Γ at every block: chance is not known"
+            return Finding("null", UNDECIDED, reason, threshold=limit)
         worst, against = min(((score(row, [block]), block) for block in fed), default=(0.0, 0))
         if worst < -opposed:
             reason = f"Γ of block {against} is {worst:+.1f} standard deviations from that of {case.null_of}"
@@ -72,17 +75,18 @@ def fed_blocks(row: Row, *, first: int) -> list[int]:
 
 
 def score(row: Row, blocks: list[int]) -> float:
-    """(mean Γ of some blocks − its mean under fresh feedback) / the spread of that mean over the draws.
-
-    Over whole draws, since the blocks of one draw may share feedback (FA's do).
-    """
-    draws = [[row["gamma_null_draws"][block][draw] for block in blocks] for draw in range(draws_of(row, blocks))]
-    means = [fmean(draw) for draw in draws if None not in draw]
+    """(mean Γ of some blocks − its mean under fresh feedback) / the spread of that mean over the draws."""
+    means = means_over(row, blocks)
     return (fmean(row["gamma"][block] for block in blocks) - fmean(means)) / stdev(means)
 
 
-def draws_of(row: Row, blocks: list[int]) -> int:
-    return min(len(row["gamma_null_draws"][block]) for block in blocks)
+def means_over(row: Row, blocks: list[int]) -> list[float]:
+    """The mean Γ of some blocks under each draw that has one at all of them.
+
+    Over whole draws, since the blocks of one draw may share feedback (FA's do).
+    """
+    draws = zip(*(row["gamma_null_draws"][block] for block in blocks), strict=True)
+    return [fmean(draw) for draw in draws if None not in draw]
 
 
 def unfed(row: Row) -> list[tuple[int, float]]:
