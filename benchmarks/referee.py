@@ -19,7 +19,8 @@ from faudit.audit.method import title
 from faudit.config import RunConfig
 from faudit.errors import FauditError
 from faudit.probes.precision import Precision
-from faudit.store import Run, runs_in, write_whole
+from faudit.store.files import write_whole
+from faudit.store.run import Run, runs_in
 from faudit.tensors import median, norms
 
 FLOOR = 1e-7

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from faudit import RunConfig
 from faudit.data.teacher import teacher
-from faudit.job import prepare
+from faudit.experiment import prepare
 from faudit.nets.net import Params
 from faudit.nets.student import StudentNet
-from faudit.rows import growth
+from faudit.store.rows import growth
 from faudit.train import measure, one_epoch
 
 
@@ -47,14 +47,14 @@ def main(epochs: int) -> None:
     for name, form in FORMS.items():
         for rule in ("bp", "dfa"):
             config = RunConfig(net="student", rule=rule, data="teacher", width=128, epochs=epochs)
-            job = replace(prepare(config, data), net=form(data.sample_shape, data.classes, width=128))
+            experiment = replace(prepare(config, data), net=form(data.sample_shape, data.classes, width=128))
             if form is not StudentNet:  # the other forms have one layer a block
-                for unused in [key for key in job.progress.params if ".w2." in key]:
-                    del job.progress.params[unused]
+                for unused in [key for key in experiment.state.params if ".w2." in key]:
+                    del experiment.state.params[unused]
             largest, smallest = 0.0, inf
             for epoch in range(1, epochs + 1):
-                one_epoch(job, epoch)
-                row = measure(job, epoch, train_loss=None, seconds=0.0)
+                one_epoch(experiment, epoch)
+                row = measure(experiment, epoch, train_loss=None, seconds=0.0)
                 largest = max(largest, growth(row["hidden_norms"]) or 0.0)
                 smallest = min(smallest, row["grad_norms"][-1])
             found = f"largest growth {largest:.1f}×, least ‖g_L‖ {smallest:.1e}, accuracy {row['acc_eval']:.3f}"

@@ -4,7 +4,7 @@ Both start from the same weights and see the same batches. Runs are kept in ./ru
 """
 
 from faudit import RunConfig, fit
-from faudit.rows import growth
+from faudit.store.rows import growth
 
 for rule in ("bp", "dfa"):
     config = RunConfig(rule=rule, data="digits", epochs=30, batch_size=32, width=128, seed=42)

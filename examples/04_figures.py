@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 from faudit import fit
-from faudit.arms import Plan
 from faudit.figures import FIGURES
 from faudit.figures.figure import make
 from faudit.figures.style import Style
 from faudit.figures.table import Table
+from faudit.papers.faeval.experiments import Plan
 
 plan = Plan(data="digits", epochs=2, seeds=(42,))
 figure = FIGURES["snapshot-resmlp"]()

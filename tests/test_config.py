@@ -145,9 +145,9 @@ def test_the_name_is_pinned() -> None:
 
 
 def test_a_setting_nobody_reads_is_refused() -> None:
-    (problem,) = RunConfig(rule="bp", clip=2.0).strays("rule", {"penalty"}, member="rule bp")
+    (problem,) = RunConfig(rule="bp", clip=2.0).unused_settings("rule", {"penalty"}, member="rule bp")
     assert problem.startswith("rule bp does not read clip") and problem.endswith("(it reads penalty)")
-    assert RunConfig(clip=2.0).strays("rule", {"penalty", "clip"}, member="x") == []
+    assert RunConfig(clip=2.0).unused_settings("rule", {"penalty", "clip"}, member="x") == []
     assert RunConfig(clip=2.0).settings_of("rule", {"penalty", "clip"}) == {"penalty": 0.0, "clip": 2.0}
 
 

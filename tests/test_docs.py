@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from faudit.cli import parsed, parser
+from faudit.cli.main import parsed, parser
 from tests.conftest import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "evidence").glob("*.md")])
@@ -35,7 +35,7 @@ def test_commands_in_the_readme_parse() -> None:
     found = re.findall(r"^(?:\$ )?faudit ([^\n#]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     assert len(found) >= 5
     for words in found:
-        assert parsed(parser(), shlex.split(words)).verb
+        assert parsed(parser(), shlex.split(words)).command
 
 
 def test_the_page_on_foreign_models_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +48,7 @@ def test_the_readmes_numbers_are_those_of_the_logs() -> None:
     script = ROOT / "scripts" / "readme-tables"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    names = ("README.md", "docs/study.md", "docs/protocol.md", "docs/sweeps.md")
+    names = ("README.md", "docs/papers.md", "docs/protocol.md", "docs/sweeps.md")
     pages = "\n".join((ROOT / page).read_text() for page in names)
     assert done.stdout.rstrip("\n") == pages.rstrip("\n"), "run scripts/readme-tables --write"
 

@@ -7,19 +7,19 @@ import math
 
 import pytest
 
-from faudit.arms import Plan
-from faudit.claims import judged
-from faudit.demo import title
+from faudit.bench.protocol.confusion import document, page
+from faudit.bench.protocol.networks import cases_of, held
+from faudit.cli.demo import title
 from faudit.figures import FIGURES
 from faudit.figures.table import Table
-from faudit.planted.bench import cases_of, held
-from faudit.planted.confusion import document, page
-from faudit.rows import growth
-from faudit.store import Run, runs_in
+from faudit.papers.faeval.claims import judged
+from faudit.papers.faeval.experiments import Plan
+from faudit.store.rows import growth
+from faudit.store.run import Run, runs_in
 from tests.conftest import ROOT
 
-DIGITS, STUDY = (runs_in(ROOT / "evidence" / name) for name in ("digits", "study/runs"))
-TABLE = Table(Plan(), ROOT / "evidence" / "study" / "runs")
+DIGITS, STUDY = (runs_in(ROOT / "evidence" / name) for name in ("digits", "faeval/runs"))
+TABLE = Table(Plan(), ROOT / "evidence" / "faeval" / "runs")
 
 
 def of(runs: list[Run], rule: str) -> list[Run]:
@@ -84,7 +84,7 @@ def same(one: object, other: object) -> bool:
 
 
 def test_the_committed_claims_are_what_the_logs_give() -> None:
-    committed = json.loads((ROOT / "evidence" / "study" / "claims.json").read_text())["claims"]
+    committed = json.loads((ROOT / "evidence" / "faeval" / "claims.json").read_text())["claims"]
     for then, now in zip(committed, judged(TABLE), strict=True):
         for entry in (then, now):
             entry.pop("commands")  # they name the folder they were called with
@@ -94,9 +94,9 @@ def test_the_committed_claims_are_what_the_logs_give() -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_committed_figures_show_what_the_logs_give(name: str) -> None:
-    path = ROOT / "evidence" / "study" / f"{name}.json"
+    path = ROOT / "evidence" / "faeval" / f"{name}.json"
     committed = json.loads(path.read_text())
-    now = FIGURES[name]().numbers(Table(Plan(), ROOT / "evidence" / "study" / "runs", partial=True))
+    now = FIGURES[name]().numbers(Table(Plan(), ROOT / "evidence" / "faeval" / "runs", partial=True))
     assert same({key: committed[key] for key in now}, now)
 
 

@@ -1,4 +1,4 @@
-"""Imports only go down, `audit` never trains, and files stay short: the map of the code, kept true."""
+"""Imports only go down, `audit` never trains, and the top level stays small: the map of the code, kept true."""
 
 from __future__ import annotations
 
@@ -22,33 +22,29 @@ LAYERS: list[list[str]] = [
         "probes/__init__",
         "figures/__init__",
         "sweep/__init__",
-        "audit/__init__",
-        "planted/__init__",
+        "audit/checks/__init__",
+        "papers/__init__",
     ],
-    ["config", "rng", "tensors", "rows", "environment", "intervals"],
+    ["config", "rng", "tensors", "stats", "formats"],
     ["nets/"],
-    ["data/", "store", "arms"],
-    ["rules/", "checkpoint", "tables", "weights"],
-    ["probes/", "progress", "job", "index"],
+    ["data/", "store/"],
+    ["rules/"],
+    ["probes/", "experiment"],
     ["audit/"],
-    ["train"],
-    ["sweep/", "figures/", "planted/"],
-    ["claims", "exchange", "bench", "bench_sweep", "demo", "flat"],
-    ["claims_page", "bench_audit"],
-    ["reproduce"],
-    ["verbs"],
-    ["audit_verb", "bench_verbs", "store_verbs", "sweep_verbs"],
-    ["cli"],
+    ["watch/", "train"],
+    ["sweep/", "figures/"],
+    ["papers/"],
+    ["bench/"],
+    ["cli/"],
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
-    "errors", "registry", "config", "rows", "environment", "store", "arms", "audit/judge", "tables", "progress",
-    "index", "flat", "sweep/engine", "sweep/drive", "sweep/local", "sweep/display", "sweep/study", "sweep/estimate",
-    "sweep/board", "sweep/ray", "sweep/parcel", "planted/cases", "planted/confusion", "audit/strategies", "claims",
-    "figures/style", "figures/crossarch", "figures/penalty_rescue", "claims_page", "exchange", "reproduce", "demo",
-    "verbs", "audit_verb", "bench_verbs", "store_verbs", "sweep_verbs", "cli",
+    "errors", "registry", "config", "stats", "formats", "store/rows", "store/environment", "store/run", "store/files",
+    "store/summary", "store/index", "store/table", "audit/judge", "audit/strategies", "sweep/engine", "sweep/drive",
+    "sweep/local", "sweep/display", "sweep/study", "sweep/estimate", "sweep/board", "sweep/ray", "sweep/update",
+    "bench/protocol/cases", "bench/protocol/confusion", "papers/faeval/claims", "papers/faeval/files", "papers/page",
+    "papers/reproduce", "figures/style", "figures/crossarch", "figures/penalty_rescue", "cli/main",
 ]  # fmt: skip
-LONGEST = 300
 
 
 def modules() -> list[str]:
@@ -104,8 +100,8 @@ def test_imports_only_go_down(module: str) -> None:
         target = ours(name)
         if target is None or module == "__init__":
             continue
-        same_family = Path(target).parent == Path(module).parent != Path(".")
-        assert target == "__init__" or layer(target) < layer(module) or same_family, (
+        same_room = "/" in module and Path(target).parts[0] == Path(module).parts[0]
+        assert target == "__init__" or layer(target) < layer(module) or same_room, (
             f"{module}.py:{line} imports {name}, which is not below it"
         )
 
@@ -126,10 +122,12 @@ def test_some_files_know_no_torch(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", modules())
-def test_files_stay_short_and_say_what_they_are(module: str) -> None:
-    text = (SOURCE / f"{module}.py").read_text()
-    assert len(text.splitlines()) <= LONGEST, f"{module}.py is over {LONGEST} lines: split it"
-    assert ast.get_docstring(ast.parse(text)), f"{module}.py has no docstring"
+def test_every_file_says_what_it_is(module: str) -> None:
+    assert ast.get_docstring(ast.parse((SOURCE / f"{module}.py").read_text())), f"{module}.py has no docstring"
+
+
+def test_the_top_level_holds_about_ten_modules() -> None:
+    assert len([module for module in modules() if "/" not in module]) <= 12
 
 
 def test_nothing_is_pickled() -> None:
@@ -137,6 +135,6 @@ def test_nothing_is_pickled() -> None:
         for line, name, _ in imports(module):
             assert name.split(".")[0] not in ("pickle", "dill", "cloudpickle", "shelve"), f"{module}.py:{line}"
         text = (SOURCE / f"{module}.py").read_text()
-        if module == "weights":  # foreign weights, as tensors alone
+        if module == "watch/weights":  # foreign weights, as tensors alone
             text = text.replace('torch.load(path, map_location="cpu", weights_only=True)', "", 1)
         assert "torch.load" not in text, module

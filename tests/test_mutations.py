@@ -18,20 +18,20 @@ import pytest
 
 from tests.conftest import ROOT
 
-HAND = "tests/closed_forms/test_rules_by_hand.py"
-JOINT = "tests/closed_forms/test_joint_step.py"
+HAND = "tests/rules/test_by_hand.py"
+JOINT = "tests/rules/test_joint_step.py"
 RULES = "tests/laws/test_rules.py"
 PROBES = "tests/laws/test_probes.py"
-FOREIGN = "tests/test_foreign.py"
+FOREIGN = "tests/watch/test_model.py"
 IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
 AS_WIDE = "test_the_null_without_fresh_feedback_is_as_wide_as_with_it"
-EXCHANGE, FIGURES = "tests/test_exchange.py", "tests/test_figures.py"
+EXCHANGE, FIGURES = "tests/papers/faeval/test_files.py", "tests/figures/test_figures.py"
 MEAN_LOSS = "test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_loss"
 DEEP = "test_deep_means_every_block_but_the_first_and_undefined_stays_undefined"
 GEOMETRIC = "test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_logarithm"
 SHORTER = "test_shorter_runs_stand_in_where_the_length_was_left_open_and_it_is_told"
-PITFALLS, EDGES = "tests/test_pitfalls.py", "tests/test_edges.py"
+PITFALLS, EDGES = "tests/probes/test_pitfalls.py", "tests/probes/test_edges.py"
 BY_HAND = f"{EDGES}::test_a_probe_at_an_edge_gives_the_number_computed_by_hand_or_none"
 PER_SAMPLE = "test_a_norm_is_of_each_sample_over_its_features"
 NOT_CLAMPED = "test_gamma_of_a_gradient_far_below_1e_8_is_not_pulled_to_zero"
@@ -106,62 +106,64 @@ DEFECTS = [
            'y, reduction="sum")', "y)", PROBES),
     Defect("a swallowed seed", "rng.py",
            'f"faudit:{seed}:{name}"', 'f"faudit:{name}"', RULES),
-    Defect("a tap that what follows writes into", "nets/foreign.py",
+    Defect("a tap that what follows writes into", "watch/net.py",
            "return seen[name].clone()", "return seen[name]", f"{FOREIGN}::{IN_PLACE}"),
-    Defect("a moved state that never reaches the model", "nets/foreign.py",
+    Defect("a moved state that never reaches the model", "watch/net.py",
            "lambda _: h.clone()", "lambda old: old", f"{FOREIGN}::{TRUE_CREDIT}"),
-    Defect("a referee in the precision it judges", "audit/inspection.py",
+    Defect("a referee in the precision it judges", "watch/copies.py",
            "copied(model).double(), net.names", "copied(model), net.names", FOREIGN),
-    Defect("a foreign model left in train mode", "audit/inspection.py",
+    Defect("a foreign model left in train mode", "watch/copies.py",
            "copy.deepcopy(model).eval()", "copy.deepcopy(model)", FOREIGN),
-    Defect("the caller's own model measured", "audit/inspection.py",
+    Defect("the caller's own model measured", "watch/copies.py",
            "copy.deepcopy(model).eval()", "model.eval()", FOREIGN),
-    Defect("a null of shuffled samples", "probes/foreign.py",
+    Defect("a null of shuffled samples", "watch/reading.py",
            "(scores @ frame(credit.shape[1], rank, generator).to(scores).T).to(credit)",
            "credit[torch.randperm(len(credit), generator=generator)]", f"{FOREIGN}::{AS_WIDE}"),
-    Defect("weights unpickled", "weights.py", "weights_only=True", "weights_only=False", "tests/test_weights.py"),
+    Defect("weights unpickled", "watch/weights.py", "weights_only=True", "weights_only=False",
+           "tests/watch/test_weights.py"),
     Defect("one generator for everything", "rng.py",
            'f"faudit:{seed}:{name}"', 'f"faudit:{seed}"', "tests/test_rng.py"),
     Defect("black padding after normalising", "data/batches.py",
            "(self.dataset.crop,) * 4)", "(self.dataset.crop,) * 4, value=127)", "tests/test_batches.py"),
     Defect("random targets that disturb the order", "data/batches.py",
            'generator=generators["targets"]', "generator=draw", "tests/test_batches.py"),
-    Defect("the optimizer's state not saved", "checkpoint.py",
-           "if isinstance(held, Tensor):", "if False:", "tests/test_checkpoint.py"),
-    Defect("the feedback not saved", "checkpoint.py",
-           'named.update({f"rule/{name}": value for name, value in progress.state.items()})', "pass",
-           "tests/test_checkpoint.py"),
+    Defect("the optimizer's state not saved", "store/checkpoint.py",
+           "if isinstance(held, Tensor):", "if False:", "tests/store/test_checkpoint.py"),
+    Defect("the feedback not saved", "store/checkpoint.py",
+           'named.update({f"rule/{name}": value for name, value in live.rule_state.items()})', "pass",
+           "tests/store/test_checkpoint.py"),
     Defect("rows kept that the checkpoint does not know", "train.py",
            "run.keep_rows(until=epoch)", "run.keep_rows(until=10**9)",
            "tests/test_resume.py::test_stopping_after_any_row_changes_nothing"),
     Defect("the learning-rate schedule never applied", "train.py",
-           'group["lr"] = learning_rate(job.config, epoch)', "pass", "tests/test_recipe.py"),
-    Defect("weight decay ignored", "job.py", "weight_decay=config.weight_decay", "weight_decay=0.0",
+           'group["lr"] = learning_rate(experiment.config, epoch)', "pass", "tests/test_recipe.py"),
+    Defect("weight decay ignored", "experiment.py", "weight_decay=config.weight_decay", "weight_decay=0.0",
            "tests/test_recipe.py"),
-    Defect("the rule's settings never passed", "job.py",
+    Defect("the rule's settings never passed", "experiment.py",
            'return kind(**config.settings_of("rule", names_of(kind)))', "return kind()", "tests/test_recipe.py"),
-    Defect("the net's settings never passed", "job.py",
+    Defect("the net's settings never passed", "experiment.py",
            'kind(dataset.sample_shape, dataset.classes, **config.settings_of("net", names_of(kind)))',
            "kind(dataset.sample_shape, dataset.classes)", "tests/test_recipe.py"),
     Defect("the last, smaller batch counted like a full one", "train.py",
-           "total += step.loss * len(x)", "total += step.loss * job.config.batch_size", "tests/test_recipe.py"),
+           "total += step.loss * len(x)", "total += step.loss * experiment.config.batch_size", "tests/test_recipe.py"),
     Defect("gradients of the step before applied again", "train.py",
            "optimizer.zero_grad()  #", "pass  #", "tests/test_recipe.py"),
-    Defect("the epoch left out of the checkpoint's checksum", "checkpoint.py",
-           'total = zlib.crc32(f"{FORMAT} {epoch}".encode())', "total = 0", "tests/test_checkpoint.py"),
+    Defect("the epoch left out of the checkpoint's checksum", "store/checkpoint.py",
+           'total = zlib.crc32(f"{FORMAT} {epoch}".encode())', "total = 0", "tests/store/test_checkpoint.py"),
     Defect("a setting left out of the run's name", "config.py",
            "if (value := getattr(self, name)) != DEFAULTS[name]}",
            'if (value := getattr(self, name)) != DEFAULTS[name] and name != "clip"}', "tests/test_config.py"),
-    Defect("exported gradients in our unit", "exchange.py",
+    Defect("exported gradients in our unit", "papers/faeval/files.py",
            'hidden, gradients = row["hidden_norms"], [size / n for size in row["grad_norms"]]',
            'hidden, gradients = row["hidden_norms"], list(row["grad_norms"])', f"{EXCHANGE}::{MEAN_LOSS}"),
-    Defect("the floor read at the first tap", "claims.py",
-           'gradient = row["grad_norms"][-1]', 'gradient = row["grad_norms"][0]', "tests/test_claims.py"),
-    Defect("gradients compared in another unit than the study's", "claims.py",
-           'last(at("grad_norms", tap), 1 / STUDY_BUFFER)', 'last(at("grad_norms", tap))', "tests/test_claims.py"),
-    Defect("a claim with a part that was not run called reproduced", "claims.py",
+    Defect("the floor read at the first tap", "papers/faeval/claims.py",
+           'gradient = row["grad_norms"][-1]', 'gradient = row["grad_norms"][0]', "tests/papers/faeval/test_claims.py"),
+    Defect("gradients compared in another unit than the study's", "papers/faeval/claims.py",
+           'last(at("grad_norms", tap), 1 / STUDY_BUFFER)', 'last(at("grad_norms", tap))',
+           "tests/papers/faeval/test_claims.py"),
+    Defect("a claim with a part that was not run called reproduced", "papers/faeval/claims.py",
            'VERDICTS = ("deviates", "not run", "reproduced")', 'VERDICTS = ("reproduced", "deviates", "not run")',
-           "tests/test_claims.py"),
+           "tests/papers/faeval/test_claims.py"),
     Defect("block 0 counted among the deep ones", "figures/figure.py",
            "values = (row.get(entry) or [])[1:]", "values = row.get(entry) or []", f"{FIGURES}::{DEEP}"),
     Defect("an arithmetic mean on a logarithmic axis", "figures/figure.py",
@@ -199,24 +201,24 @@ DEFECTS = [
     Defect("Γ of the whole buffer as one vector", "probes/alignment.py",
            "cosines(credit, gradient)", "cosines(credit.flatten()[None], gradient.flatten()[None])",
            f"{PITFALLS}::{OWN_COSINE}"),
-    Defect("the headline Γ without block 0", "exchange.py",
+    Defect("the headline Γ without block 0", "papers/faeval/files.py",
            "sum(gamma) / len(gamma)", "sum(gamma[1:]) / len(gamma[1:])", f"{PITFALLS}::{ONE_ROW}"),
     Defect("an end counted among the interior", "probes/distribution.py",
            "fmean(interior) if interior and len(interior) == len(means) - 2 else None",
            "fmean(means[1:])", f"{PITFALLS}::{ONE_ROW}"),
-    Defect("block 0 counted in the null", "audit/null.py",
+    Defect("block 0 counted in the null", "audit/checks/null.py",
            "else 1)", "else 0)", f"{PITFALLS}::{BLOCK_0}"),
-    Defect("NaN taken for a pass", "audit/check.py",
+    Defect("NaN taken for a pass", "audit/checks/check.py",
            "return PASSED if value >= limit else FIRED", "return FIRED if value < limit else PASSED",
-           f"tests/test_audit.py::{FIRES}"),
-    Defect("the first tap of a foreign model never judged", "audit/null.py",
-           "first=0 if case.config is None or len", "first=0 if len", f"tests/test_audit.py::{FIRST_TAP}"),
-    Defect("another turn at every tap, though taps may share feedback", "probes/foreign.py",
+           f"tests/audit/test_audit.py::{FIRES}"),
+    Defect("the first tap of a foreign model never judged", "audit/checks/null.py",
+           "first=0 if case.config is None or len", "first=0 if len", f"tests/audit/test_audit.py::{FIRST_TAP}"),
+    Defect("another turn at every tap, though taps may share feedback", "watch/reading.py",
            'self.generator(f"turn.{draw}")', "torch.Generator().manual_seed(id(credit) + draw)",
            f"{FOREIGN}::{SHARED}"),
-    Defect("a missing control taken for a pass", "audit/depth.py",
+    Defect("a missing control taken for a pass", "audit/checks/depth.py",
            'return Finding("depth", NOT_MEASURED, missing, threshold=limit)',
-           'return Finding("depth", PASSED, missing, threshold=limit)', f"tests/test_audit.py::{NEVER_A_PASS}"),
+           'return Finding("depth", PASSED, missing, threshold=limit)', f"tests/audit/test_audit.py::{NEVER_A_PASS}"),
     Defect("two gradients of nothing said to disagree", "probes/precision.py",
            "cosines(own, true)[open_ones & ~none]", "cosines(own, true)[open_ones]", f"{EDGES}::{NO_VALUE}"),
     Defect("ρ with the study's step, in the net's own precision", "probes/perturbation.py",
@@ -253,7 +255,9 @@ def test_every_planted_defect_is_caught(tmp_path: Path, half: int) -> None:
         spoiled_copy(defect, Path(job["root"]))
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
     subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")], check=True, cwd=tmp_path
+        [sys.executable, str(ROOT / "tests" / "support" / "mutator.py"), str(tmp_path / "jobs.json")],
+        check=True,
+        cwd=tmp_path,
     )
     for defect, job in zip(chosen, jobs, strict=True):
         answer = json.loads((Path(job["root"]) / "answer.json").read_text())
@@ -270,7 +274,7 @@ def test_the_same_tests_pass_on_an_unspoiled_copy(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "copy", tmp_path / str(i))
         jobs.append({"root": str(tmp_path / str(i)), "tests": tests})
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
-    command = [sys.executable, str(ROOT / "tests" / "mutator.py"), str(tmp_path / "jobs.json")]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "mutator.py"), str(tmp_path / "jobs.json")]
     subprocess.run(command, check=True, cwd=tmp_path)
     for job in jobs:
         answer = json.loads((Path(job["root"]) / "answer.json").read_text())

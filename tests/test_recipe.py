@@ -11,17 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.checkpoint import weights
 from faudit.config import SETTINGS, RunConfig, default
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
-from faudit.job import prepare
+from faudit.experiment import prepare
 from faudit.nets.net import Net, Params
 from faudit.nets.resmlp import ResMLP
 from faudit.rng import generators
 from faudit.rules.bp import BP
 from faudit.rules.rule import Objective, State
-from faudit.store import Run
+from faudit.store.checkpoint import weights
+from faudit.store.run import Run
 from faudit.train import fit, one_epoch
 from tests.conftest import tiny_dataset
 from tests.test_train import without_timings
@@ -146,8 +146,8 @@ def test_all_stray_settings_are_refused_at_once_and_before_data_is_read(tmp_path
 
 def test_torchs_default_dtype_changes_no_weight() -> None:
     def start() -> dict[str, Tensor]:
-        progress = prepare(RunConfig(**{**BASE, "batch_size": 8}), tiny_dataset()).progress
-        return {**progress.params, **progress.state}
+        progress = prepare(RunConfig(**{**BASE, "batch_size": 8}), tiny_dataset()).state
+        return {**progress.params, **progress.rule_state}
 
     plain = start()
     torch.set_default_dtype(torch.float64)
@@ -175,14 +175,16 @@ CALLS = [0]
 
 def test_a_parameter_left_out_of_a_step_is_left_alone() -> None:
     """Its gradient of the step before must not be applied again."""
-    job = prepare(RunConfig(**{**BASE, "rule": "bp", "batch_size": 30, "weight_decay": 0.0}), tiny_dataset())
-    object.__setattr__(job, "rule", Alternating())
+    experiment = prepare(RunConfig(**{**BASE, "rule": "bp", "batch_size": 30, "weight_decay": 0.0}), tiny_dataset())
+    object.__setattr__(experiment, "rule", Alternating())
     CALLS[0] = 0
-    one_epoch(job, 1)  # two batches: the first trains the readout alone, the second everything
-    counts = {name: float(job.progress.optimizer.state[value]["step"]) for name, value in job.progress.params.items()}
+    one_epoch(experiment, 1)  # two batches: the first trains the readout alone, the second everything
+    counts = {
+        name: float(experiment.state.optimizer.state[value]["step"]) for name, value in experiment.state.params.items()
+    }
     assert counts["readout.head.weight"] == 2 and counts["embed.weight"] == 1
-    one_epoch(job, 1)
-    assert float(job.progress.optimizer.state[job.progress.params["embed.weight"]]["step"]) == 2
+    one_epoch(experiment, 1)
+    assert float(experiment.state.optimizer.state[experiment.state.params["embed.weight"]]["step"]) == 2
 
 
 def test_the_environment_of_a_resume_is_recorded(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from faudit.checkpoint import load
 from faudit.config import RunConfig
 from faudit.errors import StoreError
-from faudit.store import Run
+from faudit.store.checkpoint import load
+from faudit.store.run import Run
 from faudit.train import fit, stream
 from tests.conftest import ROOT, faudit
 from tests.test_train import QUICK, same_weights, without_timings

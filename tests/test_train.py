@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from faudit.checkpoint import weights
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError, StoreError
-from faudit.job import Job, prepare
-from faudit.rows import TIMINGS, Row
-from faudit.store import Run
+from faudit.experiment import Experiment, prepare
+from faudit.store.checkpoint import weights
+from faudit.store.rows import TIMINGS, Row
+from faudit.store.run import Run
 from faudit.train import fit, learning_rate, read, stream, test_accuracy
 from tests.conftest import tiny_dataset
 
@@ -92,7 +92,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", ["bp", "dfa", "frozen-dfa"])
 def test_frozen_blocks_stay_and_others_move(tmp_path: Path, rule: str) -> None:
     config = QUICK.with_(rule=rule)
-    start = prepare(config, DATASETS["digits"](None)).progress.params
+    start = prepare(config, DATASETS["digits"](None)).state.params
     end = weights(fit(config, tmp_path).checkpoint)
     moved = {name for name in start if not torch.equal(start[name].detach(), end[name])}
     still = {name for name in start if name.startswith("blocks.")} if rule == "frozen-dfa" else set()
@@ -138,11 +138,11 @@ def test_the_tap_of_a_divergence_is_the_first_that_overflowed(tmp_path: Path, mo
 
     original = train.one_epoch
 
-    def spoiled(job: Job, epoch: int) -> float:
-        loss = original(job, epoch)
+    def spoiled(experiment: Experiment, epoch: int) -> float:
+        loss = original(experiment, epoch)
         if epoch == 2:
             with torch.no_grad():
-                job.progress.params["blocks.1.w2.bias"].fill_(math.inf)
+                experiment.state.params["blocks.1.w2.bias"].fill_(math.inf)
         return loss
 
     monkeypatch.setattr(train, "one_epoch", spoiled)
@@ -158,12 +158,12 @@ def test_the_evaluation_buffer_is_fixed_and_never_larger_than_the_test_set() -> 
 
 
 def test_test_accuracy_counts_every_test_sample_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = prepare(QUICK.with_(batch_size=8), tiny_dataset())
-    logits = job.net.forward(job.progress.params, job.dataset.normalise(job.dataset.test_x))
-    want = float((logits.argmax(1) == job.dataset.test_y).double().mean())
+    experiment = prepare(QUICK.with_(batch_size=8), tiny_dataset())
+    logits = experiment.net.forward(experiment.state.params, experiment.dataset.normalise(experiment.dataset.test_x))
+    want = float((logits.argmax(1) == experiment.dataset.test_y).double().mean())
     for chunk in (3, 7, 1000):
         monkeypatch.setattr("faudit.train.TEST_CHUNK", chunk)
-        assert test_accuracy(job) == pytest.approx(want)
+        assert test_accuracy(experiment) == pytest.approx(want)
 
 
 def test_settings_that_would_change_nothing_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from faudit.audit.foreign import audit_model
     from faudit.config import RunConfig
     from faudit.data import DATASETS
     from faudit.data.dataset import Dataset
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
     from faudit.rng import generators
     from faudit.rules import RULES
     from faudit.rules.rule import LocalRule, Rule, Step
-    from faudit.store import Run, runs_in
+    from faudit.store.run import Run, runs_in
     from faudit.train import fit
+    from faudit.watch.model import audit_model
 
 __version__ = "0.1.0"
 
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "faudit.audit.foreign": ("audit_model",),
+    "faudit.watch.model": ("audit_model",),
     "faudit.config": ("RunConfig",),
     "faudit.data": ("DATASETS",),
     "faudit.data.dataset": ("Dataset",),
@@ -60,7 +60,7 @@ _HOMES = {
     "faudit.rng": ("generators",),
     "faudit.rules": ("RULES",),
     "faudit.rules.rule": ("LocalRule", "Rule", "Step"),
-    "faudit.store": ("Run", "runs_in"),
+    "faudit.store.run": ("Run", "runs_in"),
     "faudit.train": ("fit",),
 }
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from faudit.cli import main
+from faudit.cli.main import main
 
 sys.exit(main())

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -17,7 +18,7 @@ from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from faudit.data import DATASETS
+from faudit.data import DATASETS, SHIPPED
 from faudit.errors import ConfigError
 from faudit.nets import NETS
 from faudit.registry import Registry, nearest, unknown
@@ -30,6 +31,8 @@ else:
 
 Parser = Callable[[Any], Any]
 QUOTED = 200  # characters of a value in a message
+# Settings that two runs of one method may differ in: how often and how long it was looked at, not what was trained.
+BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "threads", "device")
 
 
 def whole(low: int, high: int) -> Parser:
@@ -234,7 +237,7 @@ class RunConfig:
         """The settings of a family that a member reads."""
         return {name: getattr(self, name) for name in SETTINGS if SETTINGS[name]["of"] == family and name in wanted}
 
-    def strays(self, family: str, wanted: set[str], *, member: str) -> list[str]:
+    def unused_settings(self, family: str, wanted: set[str], *, member: str) -> list[str]:
         """What is wrong with settings of the family that the member does not read: they must be at their default."""
         own = [name for name in SETTINGS if SETTINGS[name]["of"] == family]
         reads = ", ".join(key(name) for name in own if name in wanted) or "none of them"
@@ -273,6 +276,33 @@ def listing(problems: list[str], *, where: str = "") -> str:
     """One problem as one line; several as one line each."""
     at = f" ({where})" if where else ""
     return "\n".join(f"{problem}{at}" for problem in problems)
+
+
+def identity(config: RunConfig) -> tuple[Any, ...]:
+    """What two runs of one method share: every setting that decides what was trained, but for the seed."""
+    return tuple(getattr(config, name) for name in SETTINGS if name not in BESIDES)
+
+
+def command(config: RunConfig, *, runs: str, data_dir: str | None = None) -> str:
+    """The command line that makes a run."""
+    words = ["faudit", "train"]
+    for name in SETTINGS:
+        value = getattr(config, name)
+        if value == default(name) and name not in ("net", "rule", "data", "epochs", "seed"):
+            continue
+        if SETTINGS[name]["parse"] is switch:
+            words.append(f"--{key(name)}")
+        else:
+            words += [f"--{key(name)}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
+    words += ["--runs", runs]
+    if needs_files(config):
+        words += ["--data-dir", data_dir or "DIR"]
+    return " ".join(map(shlex.quote, words))
+
+
+def needs_files(config: RunConfig) -> bool:
+    """Whether a run reads a dataset that does not come with faudit."""
+    return config.data not in SHIPPED
 
 
 SETTINGS: dict[str, Mapping[str, Any]] = {entry.name: entry.metadata for entry in fields(RunConfig)}

@@ -19,17 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from faudit import checkpoint
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
-from faudit.environment import environment
 from faudit.errors import StoreError
-from faudit.job import Job, prepare, refuse_strays, threads
+from faudit.experiment import Experiment, prepare, refuse_unused, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
-from faudit.rows import Row, finite, growth, overflow
-from faudit.store import Run
+from faudit.store import checkpoint
+from faudit.store.environment import environment
+from faudit.store.rows import Row, finite, growth, overflow
+from faudit.store.run import Run
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
@@ -58,32 +58,32 @@ def writes(
     if run.status in ("done", "failed"):
         run.must_hold(config)
         return
-    refuse_strays(config)
-    job = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
+    refuse_unused(config)
+    experiment = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
     with run.locked(), threads(config.threads):
         if run.status in ("done", "failed"):  # by another process, while we loaded the data
             return
-        for remark in run.begin(config, {**environment(), "data_sha256": job.dataset.fingerprint()}):
+        for remark in run.begin(config, {**environment(), "data_sha256": experiment.dataset.fingerprint()}):
             warnings.warn(f"{run.name} is resumed elsewhere: {remark}", stacklevel=2)
         started = time.perf_counter()
-        for epoch in range(resume(run, job) + 1, config.epochs + 1):
-            train_loss = one_epoch(job, epoch) if epoch else None
+        for epoch in range(resume(run, experiment) + 1, config.epochs + 1):
+            train_loss = one_epoch(experiment, epoch) if epoch else None
             diverged = train_loss is not None and not math.isfinite(train_loss)
             if is_logged(config, epoch) or diverged:
-                row = measure(job, epoch, train_loss=train_loss, seconds=time.perf_counter() - started)
+                row = measure(experiment, epoch, train_loss=train_loss, seconds=time.perf_counter() - started)
                 run.append(row)
                 yield row
                 started = time.perf_counter()
                 if overflow(row):
-                    run.fail(failure(job, row))
+                    run.fail(failure(experiment, row))
                     return
             if epoch in config.keep_epochs:  # before the last one, which says that this one is there
-                checkpoint.save(run.kept(epoch), job.progress, epoch)
-            checkpoint.save(run.checkpoint, job.progress, epoch)
+                checkpoint.save(run.kept(epoch), experiment.state, epoch)
+            checkpoint.save(run.checkpoint, experiment.state, epoch)
             saved = time.perf_counter()
             yield None
             started += time.perf_counter() - saved  # what the caller does meanwhile is not training
-        run.finish(summary(run, job))
+        run.finish(summary(run, experiment))
         yield None
 
 
@@ -102,71 +102,80 @@ def learning_rate(config: RunConfig, epoch: int) -> float:
     return 0.5 * config.lr * (1.0 + math.cos(math.pi * (epoch - 1) / config.epochs))
 
 
-def one_epoch(job: Job, epoch: int) -> float:
+def one_epoch(experiment: Experiment, epoch: int) -> float:
     """One pass over the training set; returns the mean cross-entropy of the samples as they were met."""
-    params, optimizer = job.progress.params, job.progress.optimizer
+    params, optimizer = experiment.state.params, experiment.state.optimizer
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate(job.config, epoch)
-    total = torch.zeros((), dtype=torch.float64, device=job.batches.device)
-    for x, y in job.batches.epoch(job.progress.generators):
-        step = job.rule.step(job.net, params, job.progress.state, x, y)
+        group["lr"] = learning_rate(experiment.config, epoch)
+    total = torch.zeros((), dtype=torch.float64, device=experiment.batches.device)
+    for x, y in experiment.batches.epoch(experiment.state.generators):
+        step = experiment.rule.step(experiment.net, params, experiment.state.rule_state, x, y)
         for name, gradient in step.grads.items():
             params[name].grad = gradient
         optimizer.step()
         optimizer.zero_grad()  # a rule may train other parameters in the next step
         total += step.loss * len(x)
-    return float(total) / len(job.dataset.train_x)
+    return float(total) / len(experiment.dataset.train_x)
 
 
-def measure(job: Job, epoch: int, *, train_loss: float | None, seconds: float) -> Row:
+def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, seconds: float) -> Row:
     """One row: the probes that are due, on the evaluation buffer, and now and then the full test set.
 
     ``seconds`` is what training took since the row before (checkpoints included), ``probe_seconds`` what this row took.
     """
     started = time.perf_counter()
     row: Row = {"epoch": epoch}
-    reading = read(job)
+    reading = read(experiment)
     for probe in PROBES.values():
-        if probe.tier == "cheap" or is_probed(job.config, epoch):
+        if probe.tier == "cheap" or is_probed(experiment.config, epoch):
             row.update(probe().measure(reading))
-    due = epoch % TEST_EVERY == 0 or epoch == job.config.epochs
-    row["test_acc"] = test_accuracy(job) if due else None
-    row["eval_samples"], row["test_samples"] = len(reading.y), len(job.dataset.test_y)
-    row["classes"] = job.net.classes
+    due = epoch % TEST_EVERY == 0 or epoch == experiment.config.epochs
+    row["test_acc"] = test_accuracy(experiment) if due else None
+    row["eval_samples"], row["test_samples"] = len(reading.y), len(experiment.dataset.test_y)
+    row["classes"] = experiment.net.classes
     row["train_loss"] = train_loss
     row["seconds"] = round(seconds, 4)
     row["probe_seconds"] = round(time.perf_counter() - started, 4)
     return row
 
 
-def read(job: Job) -> Reading:
+def read(experiment: Experiment) -> Reading:
     """The network as it stands, on the evaluation buffer."""
-    data, batches, progress = job.dataset, job.batches, job.progress
-    x, y = data.buffer(job.config.eval_size)
+    data, batches, state = experiment.dataset, experiment.batches, experiment.state
+    x, y = data.buffer(experiment.config.eval_size)
     x, y = data.normalise(x.to(batches.device), batches.dtype), y.to(batches.device)
-    return Reading(job.net, job.rule, progress.params, progress.state, x, y, seed=job.config.seed, initial=job.initial)
+    return Reading(
+        experiment.net,
+        experiment.rule,
+        state.params,
+        state.rule_state,
+        x,
+        y,
+        seed=experiment.config.seed,
+        initial=experiment.initial,
+    )
 
 
 @torch.no_grad()
-def test_accuracy(job: Job) -> float:
+def test_accuracy(experiment: Experiment) -> float:
     """Share of the full test set that is classified right."""
-    data, batches = job.dataset, job.batches
+    data, batches = experiment.dataset, experiment.batches
     right = 0
     for x, y in zip(torch.split(data.test_x, TEST_CHUNK), torch.split(data.test_y, TEST_CHUNK), strict=True):
-        logits = job.net.forward(job.progress.params, data.normalise(x.to(batches.device), batches.dtype))
+        logits = experiment.net.forward(experiment.state.params, data.normalise(x.to(batches.device), batches.dtype))
         right += int((logits.argmax(dim=1) == y.to(batches.device)).sum())
     return right / len(data.test_x)
 
 
-def resume(run: Run, job: Job) -> int:
-    """The last epoch that is done, −1 for none, with the job put where it was then."""
+def resume(run: Run, experiment: Experiment) -> int:
+    """The last epoch that is done, −1 for none, with the experiment put where it was then."""
     if not run.checkpoint.exists():
         run.keep_rows(until=-1)
         return -1
-    epoch = checkpoint.restore(run, job.progress)
+    epoch = checkpoint.restore(run, experiment.state)
     run.keep_rows(until=epoch)
     there = {row["epoch"] for row in run.rows()}
-    missing = [due for due in range(epoch + 1) if is_logged(job.config, due) and due not in there]
+    missing = [due for due in range(epoch + 1) if is_logged(experiment.config, due) and due not in there]
     if missing:
         raise StoreError(
             f"{run.rows_file} lacks the row of epoch {missing[0]} though the checkpoint stands at epoch {epoch}. "
@@ -175,11 +184,11 @@ def resume(run: Run, job: Job) -> int:
     return epoch
 
 
-def failure(job: Job, row: Row) -> dict[str, Any]:
+def failure(experiment: Experiment, row: Row) -> dict[str, Any]:
     """Where a run diverged: the epoch, the first entry that overflowed, and the first tap that holds such a number."""
     found = overflow(row)
     assert found is not None, "only a row that overflowed fails a run"
-    reading = read(job)
+    reading = read(experiment)
     taps = [tap for tap, h in enumerate(reading.taps) if not bool(h.isfinite().all())]
     if not taps:  # the states are fine: a gradient on its way back is not, so the last tap comes first
         taps = [tap for tap, g in enumerate(reading.gradients) if not bool(g.isfinite().all())][::-1]
@@ -189,7 +198,7 @@ def failure(job: Job, row: Row) -> dict[str, Any]:
     return {"reason": reason, "epoch": row["epoch"], "entry": found[0], "tap": tap}
 
 
-def summary(run: Run, job: Job) -> dict[str, Any]:
+def summary(run: Run, experiment: Experiment) -> dict[str, Any]:
     """What ``done.json`` says of a finished run."""
     rows = run.rows()
     last = rows[-1]
@@ -204,7 +213,7 @@ def summary(run: Run, job: Job) -> dict[str, Any]:
         "growth": finite(growth(last["hidden_norms"])),
         "growth_max": finite(max(grown)) if grown else None,
         "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
-        "weights_sha256": fingerprint(job.progress.params),
+        "weights_sha256": fingerprint(experiment.state.params),
     }
 
 

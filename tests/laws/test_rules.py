@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from faudit.config import RunConfig
-from faudit.job import prepare
+from faudit.experiment import prepare
 from faudit.nets.net import part
 from faudit.nets.resmlp import ResMLP
 from faudit.rules import RULES
@@ -131,9 +131,9 @@ def fields_of(rule: str) -> set[str]:
 def test_for_one_seed_every_rule_starts_alike_and_sees_the_same_batches(random_targets: bool) -> None:
     def start(rule: str, seed: int) -> tuple[dict[str, torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
         config = RunConfig(rule=rule, seed=seed, depth=2, width=5, batch_size=16, random_targets=random_targets)
-        job = prepare(config, tiny_dataset())
-        batches = [batch for _ in range(2) for batch in job.batches.epoch(job.progress.generators)]
-        return job.progress.params, batches
+        experiment = prepare(config, tiny_dataset())
+        batches = [batch for _ in range(2) for batch in experiment.batches.epoch(experiment.state.generators)]
+        return experiment.state.params, batches
 
     weights, batches = start("bp", 3)
     for rule in RULES:

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faudit.arms import identity
-from faudit.audit.check import Case, Control
+from faudit.audit.checks.check import Case, Control
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict, judge
 from faudit.audit.protocol import Protocol
-from faudit.config import RunConfig, default
+from faudit.config import RunConfig, default, identity
 from faudit.data import DATASETS
 from faudit.errors import StoreError
 from faudit.rules import RULES
-from faudit.store import Run, runs_in
-from faudit.tables import whole_rows
+from faudit.store.run import Run, runs_in
+from faudit.store.summary import whole_rows
 
 EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
 
@@ -49,7 +48,7 @@ def control_of(config: RunConfig) -> RunConfig:
     return config.with_(rule=rule, **plain)
 
 
-class Neighbours:
+class ControlIndex:
     """The finished runs of a store by what makes one the control of another; each configuration is read once."""
 
     def __init__(self, store: Path) -> None:
@@ -72,7 +71,7 @@ def key(config: RunConfig) -> tuple[Any, ...]:
     return (*identity(config), config.seed, config.epochs)
 
 
-def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Neighbours | None = None) -> Audited:
+def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: ControlIndex | None = None) -> Audited:
     """The verdict on one run; its control is looked for beside it."""
     from faudit.audit.measure import last_row
 
@@ -86,7 +85,7 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Neighb
     if samples is None or classes is None:  # older logs do not say
         dataset = DATASETS[config.data](data_dir)
         samples, classes = len(dataset.test_y), dataset.classes
-    control = (beside or Neighbours(run.path.parent)).control(config)
+    control = (beside or ControlIndex(run.path.parent)).control(config)
     case = Case(config, [*run.rows()[:-1], row], samples, classes, (control,) if control else ())
     with whole_rows(run):
         return Audited(run, config, case, judge(case, protocol))

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from faudit.audit import CHECKS
-from faudit.audit.check import FIRED, INVALID, NOT_MEASURED, UNDECIDED, Case, Finding
+from faudit.audit.checks import CHECKS
+from faudit.audit.checks.check import FIRED, INVALID, NOT_MEASURED, UNDECIDED, Case, Finding
 from faudit.audit.protocol import Protocol
 
 TRUSTWORTHY, WALK_BACK, INCONCLUSIVE = "trustworthy", "needs walk-back", "inconclusive"

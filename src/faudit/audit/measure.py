@@ -9,16 +9,16 @@ from pathlib import Path
 
 import torch
 
-from faudit import checkpoint
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import StoreError
-from faudit.job import build_net, build_rule, threads
+from faudit.experiment import build_net, build_rule, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.rng import generators
-from faudit.rows import Row
-from faudit.store import Run
+from faudit.store import checkpoint
+from faudit.store.rows import Row
+from faudit.store.run import Run
 
 
 def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:

@@ -13,11 +13,10 @@ from math import isfinite
 from statistics import fmean
 from typing import Any
 
-from faudit.arms import identity
-from faudit.audit.check import FIRED
+from faudit.audit.checks.check import FIRED
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict
-from faudit.config import RunConfig
-from faudit.intervals import student
+from faudit.config import RunConfig, identity
+from faudit.stats import student
 
 
 @dataclass(frozen=True)

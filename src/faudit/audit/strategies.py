@@ -12,10 +12,10 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, cast
 
-from faudit.audit.check import Case
+from faudit.audit.checks.check import Case
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, judge
 from faudit.audit.protocol import PROTOCOLS, Protocol
-from faudit.intervals import wilson
+from faudit.stats import wilson
 
 GAMMA = 0.05  # mean cosine above which a table of cosines reads as "aligned"
 

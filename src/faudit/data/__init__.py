@@ -22,3 +22,4 @@ DATASETS: Registry[Callable[[Path | None], Dataset]] = Registry(
         "teacher": "faudit.data.teacher:teacher",
     },
 )
+SHIPPED = ("digits", "teacher")  # these need no files: one comes with faudit, the other is made on the spot

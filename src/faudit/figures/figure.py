@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from faudit.errors import ConfigError, StoreError
 from faudit.figures.table import Table
-from faudit.rows import Row
-from faudit.store import write_whole
+from faudit.store.files import write_whole
+from faudit.store.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

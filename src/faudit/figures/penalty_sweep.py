@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from faudit.arms import PENALTIES
 from faudit.figures.figure import FLOOR, Figure, Numbers, at, final, line, of, panel
 from faudit.figures.table import Table
+from faudit.papers.faeval.experiments import PENALTIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

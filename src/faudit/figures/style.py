@@ -19,9 +19,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import FixedLocator, LogFormatterMathtext, MaxNLocator, NullFormatter, NullLocator
 
-from faudit.arms import Plan
 from faudit.errors import ConfigError
 from faudit.figures.figure import Figure
+from faudit.papers.faeval.experiments import Plan
 from faudit.registry import unknown
 
 VENUES = {"neurips": (5.5, 5.5), "icml": (3.25, 6.75), "iclr": (5.5, 5.5)}  # inches: one column, the whole text

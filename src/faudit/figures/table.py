@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from faudit.arms import Plan, command, identity
-from faudit.config import RunConfig
+from faudit.config import RunConfig, command, identity
 from faudit.errors import StoreError
-from faudit.rows import Row
-from faudit.store import Run, runs_in
+from faudit.papers.faeval.experiments import Plan
+from faudit.store.rows import Row
+from faudit.store.run import Run, runs_in
 
 SHORTENED = ("vit", "noln")  # arms that shorter runs may stand for
 TWINS = ("matched bp", "matched dfa", "matched frozen-dfa")  # arms that differ from a main one by their length alone

@@ -14,8 +14,9 @@ from typing import Any
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, StoreError
-from faudit.rows import TIMINGS, Row
-from faudit.store import Run, refusals
+from faudit.store.files import refusals
+from faudit.store.rows import TIMINGS, Row
+from faudit.store.run import Run
 from faudit.sweep.display import Display, Ends, Together
 
 LOOK_EVERY = 2.0  # seconds between two looks at the rows of the running runs

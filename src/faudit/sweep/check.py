@@ -12,7 +12,7 @@ import torch
 from faudit.config import SETTINGS, RunConfig
 from faudit.data.batches import Batches
 from faudit.errors import ConfigError, DataError
-from faudit.job import build_net, refuse_strays
+from faudit.experiment import build_net, refuse_unused
 from faudit.sweep.engine import loaded
 
 
@@ -28,7 +28,7 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, data_elsewher
     by_data: dict[str, dict[tuple[object, ...], RunConfig]] = {}
     for config in configs:
         try:
-            refuse_strays(config)
+            refuse_unused(config)
         except ConfigError as error:
             tell(error, config)
             continue

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from faudit.config import RunConfig
 from faudit.errors import StoreError
-from faudit.rows import Row, from_line
-from faudit.store import Run
-from faudit.tables import share, size
+from faudit.formats import share, size
+from faudit.store.rows import Row, from_line
+from faudit.store.run import Run
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from faudit.config import RunConfig
 from faudit.errors import LockedError, StoreError
-from faudit.store import Run, refusals
+from faudit.store.files import refusals
+from faudit.store.run import Run
 from faudit.sweep.board import recorded
 from faudit.sweep.display import Display, last_row, shown, standing
 from faudit.sweep.engine import Engine, Start

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from faudit.config import RunConfig
 from faudit.errors import FauditError, LockedError
-from faudit.store import Run
+from faudit.store.run import Run
 
 if TYPE_CHECKING:
     from faudit.data.dataset import Dataset

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from faudit.config import RunConfig, key
-from faudit.index import Entry, entries
+from faudit.store.index import Entry, entries
 from faudit.sweep.display import last_row, standing
 
 SHAPE = ("net", "data", "depth", "width", "batch_size", "dtype", "threads", "device", "eval_size", "log_every")

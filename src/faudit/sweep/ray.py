@@ -26,9 +26,10 @@ from typing import Any
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, FauditError, LockedError
-from faudit.store import Run, refusals
+from faudit.store.files import refusals
+from faudit.store.run import Run
 from faudit.sweep.engine import Answer, Start, cores, loaded
-from faudit.sweep.parcel import HEADS, NEEDS_DATA, NEXT, Parcel, by_value, parts_of, write_down
+from faudit.sweep.update import HEADS, NEEDS_DATA, NEXT, RunUpdate, by_value, parts_of, write_down
 
 OBJECT_STORE = 256 * 2**20  # bytes, of a Ray of one's own: parcels only, since its workers read this disk
 CONNECT, ANSWER = 5.0, 15.0  # seconds until an address does not exist, until what is there is no Ray cluster
@@ -208,7 +209,7 @@ class Tasks:
         """Take what a task sent next: which node it is on, then its parcels."""
         errors = self._ray.exceptions
         try:
-            came: str | Parcel = self._ray.get(next(task.stream))
+            came: str | RunUpdate = self._ray.get(next(task.stream))
             if isinstance(came, str):
                 task.node = came
             else:

@@ -1,0 +1,113 @@
+"""The check contract: what is known of a run → a finding, with its number, its threshold and its reason.  (no torch)
+
+A finding is ``passed``, ``fired``, ``undecided`` (measured, and too uncertain to say), ``invalid`` (a control of the
+measurement failed), ``not measured`` or ``not applicable``. Nothing else decides, and nothing is decided here: that is
+the judge's. A check reads the last row alone, so that a run can be judged as it stood at any epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from faudit.audit.protocol import Protocol
+from faudit.config import RunConfig
+from faudit.store.rows import Row, finite
+
+PASSED, FIRED, UNDECIDED, INVALID = "passed", "fired", "undecided", "invalid"
+NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
+FRESH, TURNED = "fresh feedback", "the same credit turned at random"  # what Γ is held against
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found."""
+
+    check: str
+    status: str
+    reason: str
+    value: float | None = None
+    threshold: float | None = None
+    low: float | None = None
+    high: float | None = None
+    first_fire: int | None = None  # the first logged epoch at which it would have fired
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: finite(value) for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Control:
+    """A matched run whose blocks never trained: its accuracy at the end and, where it is known, at each epoch."""
+
+    run: str
+    accuracy: float
+    history: Mapping[int, float] = field(default_factory=dict)
+
+    def at(self, epoch: int) -> float | None:
+        return self.history.get(epoch) if self.history else self.accuracy
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run as the checks see it: rows, the last with the costly probes if they were measured, and controls."""
+
+    config: RunConfig | None  # None for a foreign model
+    rows: Sequence[Row]
+    samples: int  # of the set that accuracies were taken on
+    classes: int
+    frozen: Sequence[Control] = ()
+
+    @property
+    def last(self) -> Row:
+        return self.rows[-1]
+
+    @property
+    def accuracy(self) -> float | None:
+        """On the samples that ``samples`` counts: the test set of a run, the buffer of a foreign model."""
+        value: float | None = self.last.get("acc_eval" if self.config is None else "test_acc")
+        return value
+
+    @property
+    def frozen_accuracies(self) -> list[float]:
+        """Those of the controls at the last row's epoch."""
+        found = [control.at(self.last["epoch"]) for control in self.frozen]
+        return [accuracy for accuracy in found if accuracy is not None]
+
+    @property
+    def is_double(self) -> bool:
+        dtype = self.last.get("dtype") if self.config is None else self.config.dtype
+        return bool(dtype == "float64")
+
+    @property
+    def is_frozen(self) -> bool:
+        return self.config is not None and self.config.rule.startswith("frozen")
+
+    @property
+    def null_of(self) -> str | None:
+        """What Γ is held against; None where a foreign model was given without a credit."""
+        value: str | None = self.last.get("null_of", FRESH)
+        return value
+
+    def until(self, place: int) -> Case:
+        """The run as it stood at an earlier row."""
+        return replace(self, rows=self.rows[: place + 1])
+
+
+def at_least(value: float, limit: float) -> str:
+    """Passed from the limit on; NaN is on neither side of it, and no pass."""
+    return PASSED if value >= limit else FIRED
+
+
+def at_most(value: float, limit: float) -> str:
+    return PASSED if value <= limit else FIRED
+
+
+class Check(ABC):
+    """The face of every check."""
+
+    @abstractmethod
+    def find(self, case: Case, protocol: Protocol) -> Finding:
+        """The finding on a case; pure."""

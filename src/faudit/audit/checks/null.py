@@ -1,0 +1,95 @@
+"""Null separation: is the credit aligned with the gradient by more than chance?
+
+Where credit depends on feedback: the mean Γ of the deep blocks (l ≥ 1; all taps of a foreign model, which has no
+embedding) with the feedback the network was trained with, in standard deviations of the same mean under feedback drawn
+afresh. Where it does not (a rule without feedback; the last block of block-level FA, taught the exact gradient): Γ of
+each block against the cosine of random directions. Fires when either is not above its one-sided 95 % band: then what is
+called alignment is chance. Fires too when one block alone points against its gradient, which a mean would hide.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean, stdev
+
+from faudit.audit.checks.check import (
+    FIRED,
+    INVALID,
+    NOT_APPLICABLE,
+    NOT_MEASURED,
+    UNDECIDED,
+    Case,
+    Check,
+    Finding,
+    at_least,
+)
+from faudit.audit.checks.controls import gamma_fails
+from faudit.audit.protocol import Protocol
+from faudit.store.rows import Row
+
+NEEDED = ("gamma_null_draws", "gamma_chance")
+DEEP = "of the deep blocks"
+BAND = 1.96  # standard deviations in the half-width of ``gamma_chance``
+
+
+class Null(Check):
+    """Γ in standard deviations of its null: the least of the deep mean and of the blocks that know no feedback."""
+
+    def find(self, case: Case, protocol: Protocol) -> Finding:
+        limit, opposed = protocol.quantile, protocol.opposed
+        assert limit is not None and opposed is not None, "a protocol that asks has both"
+        if case.is_frozen:
+            return Finding("null", NOT_APPLICABLE, "its blocks are taught nothing", threshold=limit)
+        if case.null_of is None:
+            return Finding("null", NOT_APPLICABLE, "no credit was given", threshold=limit)
+        row = case.last
+        if any(name not in row for name in NEEDED):
+            return Finding("null", NOT_MEASURED, "Γ was not held against chance", threshold=limit)
+        if None in row["gamma"]:
+            reason = f"no sample has a credit and a gradient at block {row['gamma'].index(None)}: Γ is undefined there"
+            return Finding("null", UNDECIDED, reason, threshold=limit)
+        if (block := gamma_fails(row)) is not None:
+            reason = f"at block {block} the exact gradient as credit has no Γ near 1: Γ is invalid"
+            return Finding("null", INVALID, reason, threshold=limit)
+        fed = fed_blocks(row, first=0 if case.config is None or len(row["gamma"]) == 1 else 1)
+        if fed and len(set(means_over(row, fed))) < 2:
+            reason = "too few draws of fresh feedback have a Γ at every block: chance is not known"
+            return Finding("null", UNDECIDED, reason, threshold=limit)
+        worst, against = min(((score(row, [block]), block) for block in fed), default=(0.0, 0))
+        if worst < -opposed:
+            reason = f"Γ of block {against} is {worst:+.1f} standard deviations from that of {case.null_of}"
+            reason += f": it points against its gradient, needed {-opposed:+.1f}"
+            return Finding("null", FIRED, reason, value=worst, threshold=-opposed)
+        found = [(score(row, fed), DEEP)] if fed else []
+        found += [(value, f"of block {block}") for block, value in unfed(row)]
+        if not found:
+            return Finding("null", NOT_APPLICABLE, "no deep block is taught anything", threshold=limit)
+        value, where = min(found)
+        chance = case.null_of if where == DEEP else "random directions"
+        reason = f"Γ {where} is {value:+.1f} standard deviations from that of {chance}, needed {limit:+.2f}"
+        return Finding("null", at_least(value, limit), reason, value=value, threshold=limit)
+
+
+def fed_blocks(row: Row, *, first: int) -> list[int]:
+    """The blocks from the first that counts on whose Γ changes when the feedback is drawn afresh."""
+    return [block for block, std in enumerate(row["gamma_null_std"]) if block >= first and std]
+
+
+def score(row: Row, blocks: list[int]) -> float:
+    """(mean Γ of some blocks − its mean under fresh feedback) / the spread of that mean over the draws."""
+    means = means_over(row, blocks)
+    return (fmean(row["gamma"][block] for block in blocks) - fmean(means)) / stdev(means)
+
+
+def means_over(row: Row, blocks: list[int]) -> list[float]:
+    """The mean Γ of some blocks under each draw that has one at all of them.
+
+    Over whole draws, since the blocks of one draw may share feedback (FA's do).
+    """
+    draws = zip(*(row["gamma_null_draws"][block] for block in blocks), strict=True)
+    return [fmean(draw) for draw in draws if None not in draw]
+
+
+def unfed(row: Row) -> list[tuple[int, float]]:
+    """Γ over the spread of chance, of each block whose credit does not depend on feedback."""
+    blocks = enumerate(zip(row["gamma"], row["gamma_chance"], row["gamma_null_std"], strict=True))
+    return [(block, gamma * BAND / chance) for block, (gamma, chance, std) in blocks if not std]

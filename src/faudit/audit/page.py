@@ -1,0 +1,105 @@
+"""A verdict as a paper's appendix wants it: what was asked, what was measured, against which threshold.  (no torch)"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from statistics import fmean
+from typing import Any
+
+from faudit.audit.audit import Audited
+from faudit.audit.checks.check import Finding
+from faudit.audit.method import Method, methods
+from faudit.audit.protocol import Protocol, protocol
+from faudit.audit.utility import markdown, sensitivity_table, utility_table
+from faudit.store.rows import Row
+
+
+def page(audited: list[Audited], *, utility_of: dict[str, Any] | None, sensitivity_of: dict[str, Any] | None) -> str:
+    """Markdown: the protocol with its thresholds, each method over its seeds, each run with its findings."""
+    asked = protocol(audited[0].verdict.protocol)
+    out = [f"# Audit by the protocol {asked.name}", "", thresholds(asked), ""]
+    for method in methods([(one.config, one.verdict) for one in audited]):
+        if len(method.seeds) > 1:
+            out += [f"## {method.name}", "", f"**{method.verdict}** over seeds {', '.join(map(str, method.seeds))}", ""]
+            out += [*markdown(method_table(method)), ""]
+    for title, table in (
+        ("What each reporting strategy would have concluded", utility_table(utility_of) if utility_of else None),
+        ("Had a threshold stood elsewhere", sensitivity_table(sensitivity_of) if sensitivity_of else None),
+    ):
+        if table:
+            out += [f"## {title}", "", *markdown(table), ""]
+    for one in audited:
+        out += [f"## {one.run.name}", "", f"**{one.verdict.verdict}**", ""]
+        out += [*(f"- {reason}" for reason in one.verdict.reasons), ""]
+        out += ["| check | finding | value | threshold | first fired at epoch | what |", "|---|---|---|---|---|---|"]
+        out += [line(finding) for finding in one.verdict.findings]
+        out += [line(finding, label=True) for finding in one.verdict.labels]
+        out += ["", *measured(one.case.last)]
+    return "\n".join(out)
+
+
+SIGNALS = {
+    "Γ": "gamma", "Γ, fresh feedback": "gamma_null_mean", "s.d. of a draw": "gamma_null_std", "p": "gamma_null_p",
+    "ρ": "rho", "ρ of the study": "rho_study", "ρ, fresh feedback": "rho_null_mean", "ρ of BP": "rho_bp",
+    "ρ of noise": "rho_random", "Γ of BP": "gamma_bp",
+}  # fmt: skip
+
+
+UNSIGNED = ("s.d. of a draw", "p")  # and of which a mean over blocks means nothing
+
+
+def measured(row: Row) -> list[str]:
+    """Per block, the signal's alignment by our definition and by the study's, beside its null and its controls."""
+    there = {title: row[name] for title, name in SIGNALS.items() if row.get(name)}
+    if not there:
+        return []
+    blocks = range(max(map(len, there.values())))
+    lines = [
+        [str(block), *(signed(values[block]).lstrip("+" * (title in UNSIGNED)) for title, values in there.items())]
+        for block in blocks
+    ]
+    deep = ["mean of 1 …", *("–" if title in UNSIGNED else signed(mean(values[1:])) for title, values in there.items())]
+    return [*markdown([["block", *there], *lines, deep]), ""]
+
+
+def mean(values: list[float | None]) -> float | None:
+    """The mean where every value is known."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
+
+
+def signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.3f}"
+
+
+def thresholds(asked: Protocol) -> str:
+    """What was asked and where each check fires, in a sentence."""
+    known = {field.name: getattr(asked, field.name) for field in fields(asked)}
+    stands = [f"{name.replace('_', ' ')} {value:g}" for name, value in known.items() if isinstance(value, int | float)]
+    return f"Checks: {', '.join(asked.checks)}; as a label: {', '.join(asked.labels)}. Thresholds: {', '.join(stands)}."
+
+
+def method_table(method: Method) -> list[list[str]]:
+    """Each check of a method over its seeds."""
+    lines = [
+        [
+            check.check,
+            f"{check.fired} of {len(method.seeds)}",
+            number(check.mean),
+            "–" if check.low is None else f"{number(check.low)} to {number(check.high)}",
+            number(check.threshold),
+        ]
+        for check in method.checks
+    ]
+    return [["check", "fired", "mean", "95 % interval over seeds", "threshold"], *lines]
+
+
+def line(finding: Finding, *, label: bool = False) -> str:
+    first = "–" if finding.first_fire is None else str(finding.first_fire)
+    name = f"{finding.check} (label)" if label else finding.check
+    cells = [name, finding.status, number(finding.value), number(finding.threshold), first, finding.reason]
+    return "| " + " | ".join(cells) + " |"
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"

@@ -1,0 +1,1 @@
+"""Benchmarks: speed side by side, and the protocol against planted networks."""

@@ -1,0 +1,65 @@
+"""How long a full audit takes: every probe on a CIFAR-10 ResMLP, against one epoch of training it, in one process.
+
+1024 samples, 5 taps, ρ with 32 directions by both definitions, 20 draws of fresh feedback, the float64 referee and all
+the rest. Only the ratio is worth reporting; the two are timed in turns.
+"""
+
+from __future__ import annotations
+
+import statistics
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from faudit.bench.train import experiment, noise, ratio, seconds
+from faudit.data import DATASETS
+from faudit.errors import ConfigError
+from faudit.experiment import Experiment, threads
+from faudit.probes import PROBES
+from faudit.store.environment import environment
+from faudit.train import one_epoch, read
+
+
+def audit_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> dict[str, Any]:
+    """Seconds of one epoch of DFA and of one full audit of the network it gives, and the ratio."""
+    if repeats < 1 or threads_used < 1:
+        raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
+    dataset = DATASETS["cifar10"](data_dir) if data_dir else noise()
+    epochs, audits, parts = [], [], {}
+    with threads(threads_used):
+        trained = experiment("dfa", dataset, threads_used)
+        one_epoch(trained, 1)
+        every_probe(trained)  # warm
+        for _ in range(repeats):
+            epochs.append(seconds(partial(one_epoch, trained, 1)))
+            parts = every_probe(trained)
+            audits.append(sum(parts.values()))
+    return {
+        "what": "a full audit of a CIFAR-10 ResMLP (d 256, L 4, 1024 samples) against one epoch of DFA",
+        "data": dataset.name,
+        "threads": threads_used,
+        "repeats": repeats,
+        "seconds": {"epoch": [round(value, 3) for value in epochs], "audit": [round(value, 3) for value in audits]},
+        "epoch_over_audit": ratio(epochs, audits),
+        "probes": {name: round(value, 3) for name, value in parts.items()},
+        "environment": environment(),
+    }
+
+
+def every_probe(trained: Experiment) -> dict[str, float]:
+    """Seconds of each probe on a fresh reading; the first pays for the passes that all share."""
+    reading = read(trained)
+    return {name: seconds(partial(PROBES[name]().measure, reading)) for name in PROBES}
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The result for a person."""
+    middle = {name: statistics.median(values) for name, values in result["seconds"].items()}
+    faster = result["epoch_over_audit"]
+    dearest = sorted(result["probes"].items(), key=lambda pair: -pair[1])[:3]
+    return [
+        f"{result['what']}, data {result['data']}, {result['threads']} threads, {result['repeats']} of each",
+        f"one epoch {middle['epoch']:.2f} s, one full audit {middle['audit']:.2f} s: an epoch takes "
+        f"{faster['median']:.2f}× as long ({faster['least']:.2f}–{faster['most']:.2f})",
+        "dearest probes: " + ", ".join(f"{name} {value:.2f} s" for name, value in dearest),
+    ]

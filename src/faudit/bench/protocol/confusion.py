@@ -1,0 +1,170 @@
+"""The benchmark's table: how many of the broken networks are caught, how many of the healthy ones flagged.  (no torch)
+
+Walked back and broken: caught. Walked back and healthy: flagged. Inconclusive is neither, and is listed by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from faudit.audit.checks.check import FIRED, Case
+from faudit.audit.judge import INCONCLUSIVE, WALK_BACK, judge
+from faudit.audit.protocol import PROTOCOLS, Protocol
+from faudit.audit.strategies import side_by_side
+from faudit.bench.protocol.cases import CASES
+from faudit.stats import wilson
+
+Verdicts = dict[tuple[str, int], str]  # of each (case, seed)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one strategy concluded."""
+
+    strategy: str
+    verdicts: Verdicts
+
+    def shares(self, *, healthy: bool) -> dict[str, Any]:
+        """Of the healthy or the broken ones: how many, how many walked back, the share with its interval, the rest."""
+        asked = {key: word for key, word in self.verdicts.items() if CASES[key[0]].healthy is healthy}
+        back = [key for key, word in asked.items() if word == WALK_BACK]
+        low, high = wilson(len(back) / len(asked), len(asked))
+        neither = [key for key, word in asked.items() if word == INCONCLUSIVE]
+        return {
+            "n": len(asked),
+            "walked_back": len(back),
+            "share": len(back) / len(asked),
+            "interval": [low, high],
+            "inconclusive": len(neither),
+            "neither": named(neither),
+            "wrong": named([key for key, word in asked.items() if (word == WALK_BACK) is healthy]),
+        }
+
+
+def columns(cases: Mapping[tuple[str, int], Case]) -> list[Column]:
+    """Every strategy's verdict on every case."""
+    return [
+        Column(name, {key: strategy(case) for key, case in cases.items()}) for name, strategy in side_by_side().items()
+    ]
+
+
+def document(cases: Mapping[tuple[str, int], Case], *, seeds: list[int], code: str) -> dict[str, Any]:
+    """The result as JSON."""
+    found = columns(cases)
+    return {
+        "seeds": seeds,
+        "code": code,
+        "cases": len(CASES),
+        "columns": {
+            column.strategy: {
+                "broken": column.shares(healthy=False),
+                "healthy": column.shares(healthy=True),
+            }
+            for column in found
+        },
+        "verdicts": {
+            name: {column.strategy: [column.verdicts[name, seed] for seed in seeds] for column in found}
+            for name in CASES
+        },
+        "fired": {
+            name: {str(seed): fired(cases[name, seed], PROTOCOLS["faudit-1"]) for seed in seeds} for name in CASES
+        },
+        "values": spans(cases, PROTOCOLS["faudit-1"]),
+    }
+
+
+def fired(case: Case, protocol: Protocol) -> list[str]:
+    """Which checks fired."""
+    return [finding.check for finding in judge(case, protocol).findings if finding.status == FIRED]
+
+
+def spans(cases: Mapping[tuple[str, int], Case], protocol: Protocol) -> dict[str, Any]:
+    """Per check: the least and the most of its value over the healthy networks, and over the broken it fired on."""
+    out: dict[str, Any] = {}
+    for (name, _), case in cases.items():
+        for finding in judge(case, protocol).findings:
+            if finding.value is None:
+                continue
+            entry = out.setdefault(finding.check, {"threshold": finding.threshold, "healthy": [], "fired on": []})
+            if CASES[name].healthy:
+                entry["healthy"].append(finding.value)
+            elif finding.status == FIRED:
+                entry["fired on"].append(finding.value)
+    for entry in out.values():
+        for side in ("healthy", "fired on"):
+            entry[side] = [min(entry[side]), max(entry[side])] if entry[side] else None
+    return out
+
+
+def named(keys: list[tuple[str, int]]) -> list[str]:
+    """Cases by name, with the seeds where not all are meant."""
+    seeds: dict[str, list[int]] = {}
+    for name, seed in keys:
+        seeds.setdefault(name, []).append(seed)
+    return [f"{name} (seed {', '.join(map(str, found))})" for name, found in seeds.items()]
+
+
+def summary(result: dict[str, Any]) -> list[str]:
+    """Markdown: how many each strategy caught and flagged."""
+    names = list(result["columns"])
+    out = ["| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    for title, side in (("broken, walked back (caught)", "broken"), ("healthy, walked back (flagged)", "healthy")):
+        out.append(f"| {title} | " + " | ".join(share(result["columns"][name][side]) for name in names) + " |")
+    for side in ("broken", "healthy"):
+        counts = [str(result["columns"][name][side]["inconclusive"]) for name in names]
+        out.append(f"| {side}, inconclusive | " + " | ".join(counts) + " |")
+    return out
+
+
+def page(result: dict[str, Any]) -> str:
+    """Markdown: the table, what is behind it, and every case."""
+    names, seeds = list(result["columns"]), ", ".join(map(str, result["seeds"]))
+    out = [
+        "# The planted-fault benchmark",
+        "",
+        f"{result['cases']} cases × seeds {seeds}, on the shipped digits, by `faudit bench protocol --seeds "
+        f"{' '.join(map(str, result['seeds']))}`; "
+        f"code {result['code']}.",
+        "",
+        *summary(result),
+    ]
+    out += ["", "Intervals are Wilson's, 95 %. Inconclusive counts as neither.", ""]
+    for name in names:
+        for side, what in (("broken", "not caught"), ("healthy", "flagged")):
+            entry = result["columns"][name][side]
+            out.append(f"- {name}, {side} and {what}: {'; '.join(entry['wrong']) or 'none'}")
+            if entry["neither"]:
+                out.append(f"- {name}, {side} and inconclusive: {'; '.join(entry['neither'])}")
+    out += ["", "## Where the thresholds stand", "", "| check | threshold | healthy | broken it fired on |"]
+    out.append("|---|---|---|---|")
+    for check, entry in result["values"].items():
+        cells = [span(entry["healthy"]), span(entry["fired on"])]
+        out.append(f"| {check} | {number(entry['threshold'])} | " + " | ".join(cells) + " |")
+    out += ["", "## Every case", "", "| case | label | " + " | ".join(names) + " | checks of faudit-1 that fired |"]
+    out.append("|---|---|" + "---|" * len(names) + "---|")
+    for name, verdicts in result["verdicts"].items():
+        label = "healthy" if CASES[name].healthy else f"broken: {CASES[name].why}"
+        cells = [told(verdicts[column]) for column in names]
+        checks = sorted({check for found in result["fired"][name].values() for check in found})
+        out.append(f"| {name} | {label} | " + " | ".join(cells) + f" | {', '.join(checks) or '–'} |")
+    return "\n".join([*out, ""])
+
+
+def share(entry: dict[str, Any]) -> str:
+    low, high = entry["interval"]
+    return f"{entry['walked_back']} of {entry['n']}: {entry['share']:.1%} ({low:.0%}–{high:.0%})"
+
+
+def told(words: list[str]) -> str:
+    """The verdicts on one case with its seeds in a word, or one by one where they differ."""
+    return words[0] if len(set(words)) == 1 else ", ".join(words)
+
+
+def span(values: list[float] | None) -> str:
+    return "–" if values is None else f"{number(values[0])} to {number(values[1])}"
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"

@@ -1,0 +1,138 @@
+"""The benchmark: train every case with every seed, judge each by every strategy, count.
+
+A case is trained and measured as any run is, by the trainer's own epoch and the probes' own row; its experiment was
+spoilt before. Its control is the matched frozen run of its configuration, the one a user would have in the store. What
+was measured goes line by line to a file, so that a killed benchmark goes on and judging again costs nothing; a line
+made by other code is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from faudit.audit.audit import control_of
+from faudit.audit.checks.check import Case, Control
+from faudit.bench.protocol.cases import CASES
+from faudit.config import RunConfig
+from faudit.errors import StoreError
+from faudit.store.files import write_whole
+from faudit.store.rows import Row, from_line, to_line
+
+PACKAGE = Path(__file__).parents[1]
+# What decides a measured row; the audit is not among it, since it judges what is there.
+MADE_BY = (
+    "nets", "rules", "data", "probes", "planted/faults.py", "planted/cases.py",
+    "config.py", "train.py", "experiment.py", "tensors.py", "rng.py",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training: a planted case by name, or a control, whose name is empty."""
+
+    case: str
+    config: RunConfig
+
+    @property
+    def key(self) -> str:
+        return f"{self.case or 'control'} {self.config.run_id}"
+
+
+def tasks(seeds: Sequence[int]) -> list[Task]:
+    """Every case and every control that they need, each once."""
+    found = {}
+    for seed in seeds:
+        for name, case in CASES.items():
+            config = case.config.with_(seed=seed)
+            for task in (Task(name, config), Task("", control_of(config))):
+                found[task.key] = task
+    return list(found.values())
+
+
+def measured(task: Task) -> Row:
+    """Train a case to its end and measure it with every probe; a control is only asked for its accuracy."""
+    from faudit.data import DATASETS
+    from faudit.experiment import prepare, threads
+    from faudit.train import measure, one_epoch
+
+    config = task.config.with_(probe_epochs=(task.config.epochs,)) if task.case else task.config
+    with threads(1):
+        experiment = prepare(config, DATASETS[config.data](None))
+        if task.case:
+            experiment = CASES[task.case].planted(experiment)
+        for epoch in range(1, config.epochs + 1):
+            one_epoch(experiment, epoch)
+        return measure(experiment, config.epochs, train_loss=None, seconds=0.0)
+
+
+def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[int, int]]:
+    """Measure what ``out`` does not hold yet; yields (done, of how many) as it goes."""
+    wanted, code = tasks(seeds), made_by()
+    there = {key for key, entry in held(out).items() if entry["code"] == code}
+    todo = sorted((task for task in wanted if task.key not in there), key=lambda task: -task.config.epochs)
+    yield len(wanted) - len(todo), len(wanted)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    whole_lines(out)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(measured, task): task for task in todo}
+        for count, future in enumerate(as_completed(waiting), start=1):
+            row = {"key": waiting[future].key, "code": code, "row": to_line(future.result())}
+            with out.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+            yield len(wanted) - len(todo) + count, len(wanted)
+
+
+def whole_lines(out: Path) -> None:
+    """Cut off a last line that a kill tore, so that the next one starts on its own."""
+    if out.exists():
+        data = out.read_bytes()
+        if data and not data.endswith(b"\n"):
+            write_whole(out, data[: data.rfind(b"\n") + 1])
+
+
+def held(out: Path) -> dict[str, dict[str, Any]]:
+    """What a file of rows holds, by key; the last of a key counts, and a torn last line is none."""
+    if not out.exists():
+        return {}
+    entries = {}
+    lines = out.read_text(encoding="utf-8").splitlines()
+    for place, line in enumerate(lines, start=1):
+        try:
+            entry = json.loads(line)
+            entries[entry["key"]] = {"code": entry["code"], "row": from_line(entry["row"])}
+        except (ValueError, KeyError, TypeError):
+            if place < len(lines):
+                raise StoreError(
+                    f"{out}, line {place}, is no measured row. Delete the file to measure again."
+                ) from None
+    return entries
+
+
+def cases_of(seeds: Sequence[int], *, out: Path) -> dict[tuple[str, int], Case]:
+    """Every case with every seed, as the checks see it."""
+    rows = {key: entry["row"] for key, entry in held(out).items()}
+    found = {}
+    for seed in seeds:
+        for name, case in CASES.items():
+            config = case.config.with_(seed=seed)
+            row, control = rows[Task(name, config).key], Task("", control_of(config))
+            frozen = (Control(control.key, rows[control.key]["test_acc"]),)
+            found[name, seed] = Case(config, [row], row["test_samples"], row["classes"], frozen)
+    return found
+
+
+def made_by() -> str:
+    """A digest of the code that decides what is measured."""
+    digest = hashlib.sha256()
+    for entry in MADE_BY:
+        path = PACKAGE / entry
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,279 @@
+"""``faudit audit``: a verdict on runs of a store or, with ``--model``, on a model of your own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
+from faudit.cli.output import print_json, remark
+from faudit.data import DATASETS
+from faudit.errors import ConfigError, FauditError
+from faudit.registry import nearest, unknown
+from faudit.store.run import run_named
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from faudit.audit.audit import Audited
+    from faudit.audit.method import Method
+    from faudit.store.run import Run
+
+Table = dict[str, Any]
+SAMPLES = 256
+OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that mean nothing to a run
+OF_RUNS = ("with_controls", "utility", "sensitivity")  # and to a model
+
+
+HELP = "a verdict on runs or a model: exit code 0 trustworthy, 1 needs walk-back, 3 inconclusive"
+
+
+def add_flags(own: Parser) -> None:
+    own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
+    add_runs(own)
+    add_json(own)
+    own.add_argument("--protocol", default="faudit-1", help="faudit-1 or study (default: faudit-1)")
+    add_data_dir(own)
+    own.add_argument("--with-controls", action="store_true", help="train the matched frozen runs that are missing")
+    own.add_argument("--utility", action="store_true", help="what each reporting strategy would have concluded")
+    own.add_argument(
+        "--sensitivity", action="store_true", help="which verdicts change, had a threshold stood elsewhere"
+    )
+    own.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a page for an appendix")
+    model = own.add_argument_group("a model of your own, instead of runs")
+    model.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that returns an nn.Module")
+    model.add_argument("--weights", type=Path, metavar="FILE", help="safetensors, or a torch.save of a state dict")
+    model.add_argument("--taps", nargs="+", metavar="PATTERN", help="submodules to measure at, such as 'blocks.*'")
+    model.add_argument("--data", metavar="NAME", help="dataset whose test samples are measured on")
+    model.add_argument("--samples", type=count, metavar="N", help=f"how many of them (default: {SAMPLES})")
+    model.add_argument(
+        "--credit", metavar="PACKAGE.MODULE:NAME", help="credit(taps, logits, y), a signal shaped as each tap"
+    )
+    model.add_argument(
+        "--frozen-accuracy", type=float, nargs="+", metavar="A", help="of models whose tapped blocks never trained"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.model is None:
+        unused_settings = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
+        if unused_settings:
+            raise ConfigError(f"{unused_settings[0]} is for a model of your own: expected --model too, got runs only")
+        if not (args.names or args.utility or args.sensitivity):
+            raise ConfigError(
+                "nothing to audit: expected RUN names, --utility or --sensitivity for all runs of the store, "
+                "or --model package.module:factory"
+            )
+        return audit_runs(args)
+    of_runs = [flag(name) for name in OF_RUNS if getattr(args, name)]
+    if args.names or of_runs:
+        came = args.names[0] if args.names else of_runs[0]
+        raise ConfigError(f"--model and runs exclude one another: expected one of them, got {came!r} too")
+    for name in ("taps", "data"):
+        if getattr(args, name) is None:
+            raise ConfigError(f"--model needs {flag(name)} too: expected it, got none. See `faudit audit --help`.")
+    return audit_factory(args)
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def audit_runs(args: argparse.Namespace) -> int:
+    from faudit.audit.audit import EXIT_CODES, ControlIndex, audit
+    from faudit.audit.method import methods, worst
+    from faudit.audit.page import page
+    from faudit.audit.protocol import protocol
+    from faudit.audit.utility import sensitivity, utility
+    from faudit.store.files import write_whole
+
+    asked = protocol(args.protocol)
+    runs = [run_named(name, args.runs) for name in args.names] or finished(args.runs)
+    if args.with_controls:
+        make_controls(runs, data_dir=args.data_dir)
+    beside = {store: ControlIndex(store) for store in {run.path.parent for run in runs}}
+    audited, refused = [], []
+    for run in runs:
+        try:
+            audited.append(audit(run, asked, data_dir=args.data_dir, beside=beside[run.path.parent]))
+        except FauditError as error:
+            if args.names:
+                raise
+            refused.append(error)
+    if not audited:
+        raise refused[0]
+    remark([f"left out: {error}" for error in refused])
+    by_method = methods([(one.config, one.verdict) for one in audited])
+    extra = {
+        "utility": utility(audited, asked) if args.utility else None,
+        "sensitivity": sensitivity(audited, asked) if args.sensitivity else None,
+    }
+    together = worst([one.verdict for one in audited])
+    if args.markdown:
+        text = page(audited, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
+        write_whole(args.markdown, text.encode())
+    if args.json:
+        print_json(
+            {
+                "protocol": asked.name,
+                "verdict": together,
+                "methods": [method.to_json() for method in by_method],
+                "runs": [one.to_json() for one in audited],
+                **{name: table for name, table in extra.items() if table is not None},
+            }
+        )
+    else:
+        tell(audited, by_method, **extra)
+    return EXIT_CODES[together]
+
+
+def finished(store: Path) -> list[Run]:
+    """Every finished run of a store; a damaged one is told of and left out."""
+    from faudit.store.run import runs_in
+
+    runs = []
+    for run in runs_in(store):
+        try:
+            run.config()
+        except FauditError as error:
+            remark([f"left out: {error}"])
+            continue
+        if run.status in ("done", "failed"):
+            runs.append(run)
+    if not runs:
+        raise ConfigError(f"nothing to audit: expected RUN names or a store with finished runs, got none in {store}")
+    return runs
+
+
+def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
+    """Train the matched frozen runs that are missing beside the runs."""
+    from faudit.audit.audit import ControlIndex, control_of
+    from faudit.sweep.engine import cores
+    from faudit.sweep.local import run_all
+
+    for store in dict.fromkeys(run.path.parent for run in runs):
+        there = ControlIndex(store)
+        configs = [run.config() for run in runs if run.path.parent == store]
+        wanted = [control_of(config) for config in configs if there.control(config) is None]
+        outcome = run_all(wanted, store, data_dir=data_dir, jobs=cores())
+        remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])
+
+
+def tell(audited: list[Audited], by_method: list[Method], *, utility: Table | None, sensitivity: Table | None) -> None:
+    """Verdicts with their reasons, then methods of several seeds, then the tables that were asked for."""
+    from faudit.audit.page import method_table
+    from faudit.audit.utility import KEY, aligned, sensitivity_table, utility_table
+
+    for one in audited:
+        print(f"{one.run.name}: {one.verdict.verdict}")
+        for reason in one.verdict.reasons:
+            print(f"    {reason}")
+    for method in by_method:
+        if len(method.seeds) > 1:
+            print(f"{method.name}, {len(method.seeds)} seeds: {method.verdict}")
+            for text in aligned(method_table(method)):
+                print(f"    {text}")
+    for table in (utility_table(utility) if utility else None, sensitivity_table(sensitivity) if sensitivity else None):
+        for text in aligned(table) if table else []:
+            print(text)
+    if utility:
+        print(KEY)
+
+
+def audit_factory(args: argparse.Namespace) -> int:
+    """Build the model, fill it, measure it on a dataset's test samples, print."""
+    if args.data not in DATASETS:
+        raise ConfigError(unknown("dataset", args.data, list(DATASETS)))
+    if args.samples == 0:
+        raise ConfigError("--samples: expected at least 1, got 0")
+    from faudit.audit.audit import EXIT_CODES
+    from faudit.audit.protocol import protocol
+    from faudit.store.files import write_whole
+    from faudit.watch.model import audit_model
+    from faudit.watch.weights import load_weights
+
+    protocol(args.protocol)
+    with here():
+        model = built(args.model)
+        credit = named(args.credit, "--credit") if args.credit else None
+    if args.weights:
+        load_weights(model, args.weights)
+    dataset = DATASETS[args.data](args.data_dir)
+    x, y = dataset.buffer(SAMPLES if args.samples is None else args.samples)
+    dtype = next((value.dtype for value in model.parameters() if value.is_floating_point()), None)
+    x = dataset.normalise(x, dtype) if dtype else dataset.normalise(x)
+    audited = audit_model(
+        model,
+        [(x, y)],
+        taps=args.taps,
+        credit=credit,
+        frozen=args.frozen_accuracy or (),
+        protocol=args.protocol,
+    )
+    if args.markdown:
+        write_whole(args.markdown, audited.page(args.model).encode())
+    if args.json:
+        print_json({"model": args.model, **audited.to_json()})
+    else:
+        print(audited)
+    return EXIT_CODES[audited.verdict.verdict]
+
+
+def built(target: str) -> nn.Module:
+    """The model that a factory makes; weights that it draws at random come from seed 0, so they are always the same."""
+    import torch
+    from torch import nn
+
+    factory = named(target, "--model")
+    with torch.random.fork_rng(devices=[]), one_line(f"--model {target}"):
+        torch.manual_seed(0)
+        model = factory()
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            f"--model {target}: expected a factory that returns a torch.nn.Module, got {type(model).__name__}"
+        )
+    return model
+
+
+def named(target: str, flag: str) -> Any:
+    """The callable that "package.module:name" means."""
+    module_name, _, name = target.partition(":")
+    if not module_name or not name:
+        raise ConfigError(f"{flag}: expected package.module:name, got {target!r}")
+    with one_line(f"{flag} {target}"):
+        module = importlib.import_module(module_name)
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ConfigError(f"{flag} {target}: {module_name} has no callable {name!r}{nearest(name, vars(module))}")
+    return found
+
+
+@contextmanager
+def here() -> Iterator[None]:
+    """The current directory first on the path of imports, as with ``python -m``."""
+    directory = os.getcwd()
+    sys.path.insert(0, directory)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(directory)
+
+
+@contextmanager
+def one_line(what: str) -> Iterator[None]:
+    """Somebody else's code: whatever it raises is told on one line, with our own refusals as they are."""
+    from faudit.watch.net import told
+
+    try:
+        yield
+    except FauditError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{what} failed: {told(error)}. Expected code that runs in {Path.cwd().name}/.") from error

@@ -1,0 +1,112 @@
+"""``faudit bench``: speed side by side in one run, and the protocol against planted networks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faudit.cli.flags import Parser, add_json, count
+from faudit.cli.output import print_json
+from faudit.config import key
+from faudit.errors import ConfigError
+
+Told = tuple[dict[str, Any], list[str]]  # a measured result for a program, and for a person
+
+
+HELP = "speed as ratios in one run; the protocol against planted networks"
+
+
+def add_flags(own: Parser) -> None:
+    own.add_argument("what", choices=list(BENCHES), metavar="|".join(BENCHES))
+    own.add_argument("--seeds", type=count, nargs="+", metavar="S", help="of planted networks (default: 7 8 9)")
+    own.add_argument("--jobs", type=count, metavar="N", help="of a sweep or planted networks (default: one per core)")
+    own.add_argument("--out", type=Path, metavar="DIR", help="for the planted table (default: protocol)")
+    own.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="a real CIFAR-10; without it, noise of the same shape"
+    )
+    own.add_argument("--threads", type=int, metavar="N", help="CPU threads of training or an audit (default: 2)")
+    own.add_argument("--repeats", type=int, metavar="N", help="epochs or audits timed of each (default: 3)")
+    add_json(own)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; a flag that a benchmark does not read is refused, since it would change nothing."""
+    bench = BENCHES[args.what]
+    given = {name: value for name in FLAGS if (value := getattr(args, name)) is not None}
+    if stray := [f"--{key(name)}" for name in given if name not in bench.flags]:
+        reads = ", ".join(f"--{key(name)}" for name in bench.flags)
+        raise ConfigError(f"bench {args.what} does not read {', '.join(stray)}: leave it out (it reads {reads})")
+    result, lines = bench.run(**{**bench.flags, **given})
+    if args.json:
+        print_json(result)
+    else:
+        print("\n".join(lines))
+    return 0
+
+
+def bench_train(*, data_dir: Path | None, threads: int, repeats: int) -> Told:
+    from faudit.bench.train import lines, train_speed
+
+    result = train_speed(data_dir=data_dir, threads_used=threads, repeats=repeats)
+    return result, lines(result)
+
+
+def bench_audit(*, data_dir: Path | None, threads: int, repeats: int) -> Told:
+    from faudit.bench.audit import audit_speed, lines
+
+    result = audit_speed(data_dir=data_dir, threads_used=threads, repeats=repeats)
+    return result, lines(result)
+
+
+def bench_sweep(*, jobs: int | None) -> Told:
+    from faudit.bench.sweep import lines, sweep_speed
+    from faudit.sweep.engine import cores
+
+    result = sweep_speed(jobs=cores() if jobs is None else jobs)
+    return result, lines(result)
+
+
+def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told:
+    """Train what is missing of the planted cases, judge them all, write the table."""
+    from faudit.bench.protocol.confusion import document, page
+    from faudit.bench.protocol.networks import all_rows, cases_of, made_by
+    from faudit.store.files import write_json, write_whole
+    from faudit.sweep.engine import cores
+
+    seeds = list(dict.fromkeys(seeds))
+    if jobs == 0:
+        raise ConfigError("--jobs: expected at least 1, got 0")
+    rows = out / "rows.jsonl"
+    for done, wanted in all_rows(seeds, out=rows, jobs=jobs or cores()):
+        print(f"{done} of {wanted} networks measured", file=sys.stderr)
+    result = document(cases_of(seeds, out=rows), seeds=seeds, code=made_by())
+    write_json(out / "confusion.json", result)
+    write_whole(out / "confusion.md", page(result).encode())
+    lines = [
+        f"{name}: catches {column['broken']['walked_back']} of {column['broken']['n']} broken, "
+        f"flags {column['healthy']['walked_back']} of {column['healthy']['n']} healthy"
+        for name, column in result["columns"].items()
+    ]
+    return result, [*lines, str(out / "confusion.md")]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What measures, and the flags it reads with their defaults."""
+
+    run: Callable[..., Told]
+    flags: Mapping[str, Any]
+
+
+TIMED = {"data_dir": None, "threads": 2, "repeats": 3}
+BENCHES = {
+    "train": Bench(bench_train, TIMED),
+    "audit": Bench(bench_audit, TIMED),
+    "sweep": Bench(bench_sweep, {"jobs": None}),
+    "protocol": Bench(bench_protocol, {"seeds": (7, 8, 9), "jobs": None, "out": Path("protocol")}),
+}
+FLAGS = {name: value for bench in BENCHES.values() for name, value in bench.flags.items()}

@@ -1,0 +1,41 @@
+"""``faudit data``: fetch the files of a dataset, or check them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from faudit.cli.flags import Parser, add_data_dir
+from faudit.data import DATASETS
+from faudit.errors import ConfigError
+from faudit.registry import unknown
+
+HELP = "fetch a dataset's files, or check them"
+
+
+def add_flags(own: Parser) -> None:
+    own.add_argument("action", choices=["fetch", "check"], metavar="fetch|check")
+    own.add_argument("name", metavar="NAME", help=", ".join(DATASETS))
+    add_data_dir(own)
+    own.add_argument("--url", help="fetch from here instead; the official checksum still applies")
+
+
+def run(args: argparse.Namespace) -> int:
+    from faudit.data import fetch
+
+    if args.name not in DATASETS:
+        raise ConfigError(unknown("dataset", args.name, list(DATASETS)))
+    if args.action == "check":
+        for line in fetch.check(args.name, args.data_dir):
+            print(line)
+        return 0
+    from faudit.cli.progress import downloads
+
+    with downloads() as progress:
+        paths = fetch.fetch(args.name, args.data_dir or Path("data"), url=args.url, progress=progress)
+    for path in paths:
+        print(path)
+    if not paths:
+        print(f"{args.name} ships with faudit: there is nothing to fetch", file=sys.stderr)
+    return 0

@@ -1,0 +1,110 @@
+"""``faudit demo``: the paper's story on the digits that faudit ships, as a table, verdicts and two figures.
+
+BP learns; DFA's stream explodes behind the terminal LayerNorm and does worse than blocks that never trained; a
+penalty on the branches holds the stream back. Each run takes seconds and is a run like any other: killed, it resumes;
+finished, it is not run again.  (no torch)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from faudit.cli.flags import Parser
+from faudit.cli.output import say
+from faudit.config import RunConfig
+from faudit.errors import StoreError
+from faudit.figures import FIGURES
+from faudit.figures.figure import FORMATS, make
+from faudit.figures.table import Table
+from faudit.papers.faeval.experiments import PENALTIES, Plan
+from faudit.store.files import write_json, write_whole
+from faudit.store.run import Run
+
+PLAN = Plan(data="digits", epochs=30, seeds=(42,))
+RECIPE = PLAN.config("resmlp bp")
+
+RUNS = [
+    RECIPE,
+    RECIPE.with_(rule="fa"),
+    RECIPE.with_(rule="dfa"),
+    *(RECIPE.with_(rule="dfa", penalty=value) for value in PENALTIES),
+    RECIPE.with_(rule="frozen-dfa"),
+    RECIPE.with_(rule="frozen-fa"),
+    RECIPE.with_(rule="frozen-bp"),
+    RECIPE.with_(rule="bp", no_terminal_norm=True),
+    RECIPE.with_(rule="dfa", no_terminal_norm=True),
+]
+HELP = "train BP, FA, DFA, DFA + penalty and the frozen baselines on the embedded digits; judge them; draw"
+DRAWN = ("snapshot-resmlp", "penalty-sweep")
+
+
+def add_flags(own: Parser) -> None:
+    own.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="where the runs go (default: demo)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from faudit.audit.judge import TRUSTWORTHY
+    from faudit.cli.tables import runs_table
+    from faudit.store.run import Run
+    from faudit.store.summary import overview
+    from faudit.sweep.engine import cores
+    from faudit.sweep.local import run_all
+
+    runs = store(args.out)
+    outcome = run_all(RUNS, runs, data_dir=None, jobs=cores())
+    if outcome.left:
+        raise StoreError("\n".join(f"{run} was not made: {reason}" for run, reason in outcome.left.items()))
+    named = [(title(config), Run(runs / config.run_id)) for config in RUNS]
+    say(runs_table([{**overview(run), "run_id": name} for name, run in named]))
+    print(f"runs: {runs}")
+    found = verdicts(args.out)
+    for name, (word, reason) in found.items():
+        print(f"{name:<{max(map(len, found))}}  {word}" + (f": {reason}" if word != TRUSTWORTHY else ""))
+    print(f"audit: {args.out / 'audit.md'}")
+    for path in draw(args.out):
+        print(f"figure: {path} (also as PDF and SVG, its numbers as JSON)")
+    return 0
+
+
+def title(config: RunConfig) -> str:
+    """A demo run in a word."""
+    penalty = f" + λ={config.penalty:g}" if config.penalty else ""
+    return config.rule + penalty + (", no terminal LN" if config.no_terminal_norm else "")
+
+
+def store(out: Path) -> Path:
+    """Where the demo keeps its runs."""
+    return out / "runs"
+
+
+def verdicts(out: Path) -> dict[str, tuple[str, str]]:
+    """The audit's word on each run and its first reason, by the run's title; the whole of it goes to ``audit.md``."""
+    kept, page_file = out / "audit.json", out / "audit.md"
+    names = [config.run_id for config in RUNS]
+    found = json.loads(kept.read_text()) if kept.exists() and page_file.exists() else {}
+    if found.get("runs") != names:
+        from faudit.audit.audit import audit
+        from faudit.audit.page import page
+        from faudit.audit.protocol import PROTOCOLS
+
+        audited = [audit(Run(store(out) / name), PROTOCOLS["faudit-1"], data_dir=None) for name in names]
+        write_whole(page_file, page(audited, utility_of=None, sensitivity_of=None).encode())
+        found = {"runs": names, "verdicts": [[one.verdict.verdict, one.verdict.reasons[0]] for one in audited]}
+        write_json(kept, found)
+    told = zip(RUNS, found["verdicts"], strict=True)
+    return {title(config): (str(word), str(reason)) for config, (word, reason) in told}
+
+
+def draw(out: Path) -> list[Path]:
+    """The demo's figures in every format; returns the PNGs, or nothing new where they are drawn already."""
+    from faudit.figures.style import Style
+
+    pictures = []
+    for name in DRAWN:
+        paths = [out / f"{name}.{form}" for form in FORMATS]
+        if not all(path.exists() for path in paths):
+            make(name, FIGURES[name](), Table(PLAN, store(out)), style=Style(), paths=paths)
+        pictures.append(paths[-1])
+    return pictures

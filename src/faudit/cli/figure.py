@@ -1,0 +1,35 @@
+"""``faudit figure``: one figure from the runs that are there."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from faudit.cli.flags import Parser, add_plan, add_venue, plan_of
+from faudit.cli.output import remark
+from faudit.figures import FIGURES
+
+HELP = "draw one figure from the runs present; say which are missing"
+
+
+def add_flags(own: Parser) -> None:
+    own.add_argument("name", metavar="NAME", help=", ".join(FIGURES))
+    own.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help=".pdf, .svg or .png; the numbers go beside it as .json"
+    )
+    own.add_argument("--partial", action="store_true", help="draw what is there, though runs are missing")
+    add_plan(own)
+    add_venue(own)
+
+
+def run(args: argparse.Namespace) -> int:
+    from faudit.figures.figure import make, suffix
+    from faudit.figures.style import Style
+    from faudit.figures.table import Table
+
+    figure, style = FIGURES[args.name](), Style(args.venue)
+    suffix(args.out)
+    table = Table(plan_of(args), args.runs, partial=args.partial)
+    remark(make(args.name, figure, table, style=style, paths=[args.out]))
+    print(args.out)
+    return 0

@@ -1,0 +1,79 @@
+"""The parser, and the flags that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, NoReturn
+
+from faudit.config import whole
+from faudit.data import DATASETS
+from faudit.errors import ConfigError
+from faudit.papers.faeval.experiments import Plan
+from faudit.registry import unknown
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our kind of error, and no guessing at abbreviated flags."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}. See `{self.prog} --help`.")
+
+
+def count(text: str) -> int:
+    """A whole number on the command line."""
+    try:
+        return int(whole(0, 2**63 - 1)(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected {error}, got {text!r}") from None
+
+
+def add_runs(own: Parser) -> None:
+    """``--runs``: the run store."""
+    own.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="the run store (default: runs)")
+
+
+def add_json(own: Parser) -> None:
+    """``--json``: a result for a program."""
+    own.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+def add_data_dir(own: Parser) -> None:
+    """``--data-dir``: where datasets are."""
+    own.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that holds the dataset's files")
+
+
+def add_where(own: Parser) -> None:
+    """``--where``: which runs of a store."""
+    own.add_argument(
+        "--where", action="append", default=[], metavar="KEY=VALUE",
+        help="only runs with this setting or status; a run must match every key, and one of the values of each key",
+    )  # fmt: skip
+
+
+def add_plan(own: Parser) -> None:
+    """The flags that choose the runs of a paper: its own recipe by default."""
+    full = Plan()
+    add_runs(own)
+    own.add_argument("--data", metavar="NAME", help=f"dataset (default: {full.data})")
+    own.add_argument("--epochs", type=count, metavar="N", help="epochs of every run (default: as in the paper)")
+    seeds = " ".join(map(str, full.seeds))
+    own.add_argument("--seeds", type=count, nargs="+", metavar="S", default=full.seeds, help=f"(default: {seeds})")
+
+
+def add_venue(own: Parser) -> None:
+    """``--venue``: the page width of figures."""
+    own.add_argument("--venue", default="neurips", help="page width: neurips, icml or iclr (default: neurips)")
+
+
+def plan_of(args: argparse.Namespace) -> Plan:
+    """The plan that the flags of ``add_plan`` describe."""
+    if args.epochs == 0:
+        raise ConfigError("--epochs: expected at least 1, got 0")
+    data = args.data or Plan().data
+    if data not in DATASETS:
+        raise ConfigError(unknown("dataset", data, list(DATASETS)))
+    return Plan(data, args.epochs, tuple(dict.fromkeys(args.seeds)))

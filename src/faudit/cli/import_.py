@@ -1,0 +1,26 @@
+"""``faudit import``: the paper's result files as runs, marked imported."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from faudit.cli.flags import Parser, add_runs
+from faudit.cli.output import complain
+
+HELP = "read the paper's result files as runs, marked imported"
+
+
+def add_flags(own: Parser) -> None:
+    own.add_argument("files", type=Path, nargs="+", metavar="FILE", help="JSON files of the paper, or exported ones")
+    add_runs(own)
+
+
+def run(args: argparse.Namespace) -> int:
+    from faudit.papers.faeval.files import import_files
+
+    runs, problems = import_files(args.files, args.runs)
+    for run in runs:
+        print(run.path)
+    complain(problems)
+    return 2 if problems else 0

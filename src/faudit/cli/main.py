@@ -1,0 +1,129 @@
+"""The command line: which commands there are, how a refusal is told, and what the exit codes mean.
+
+stdout is for results, stderr for progress and problems. torch is imported by the commands that compute and by no other.
+
+    0    done; ``audit``: trustworthy
+    1    ``audit``: needs walk-back; ``train`` and ``sweep``: a run diverged
+    2    an error that one line explains
+    3    ``audit``: inconclusive
+    70   a bug of faudit: the traceback is on stderr
+    71   code of yours (``--model``, ``--credit``) called ``sys.exit``
+    74   a result could not be written to stdout
+    130  interrupted
+    141  the reader of stdout left before it had read everything, as ``head`` does
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from types import ModuleType
+
+from faudit import __version__
+from faudit.cli import audit, bench, data, demo, export, figure, import_, reproduce, show, sweep, train
+from faudit.cli import list as list_
+from faudit.cli.flags import Parser
+from faudit.cli.output import complain
+from faudit.errors import ConfigError, FauditError
+from faudit.registry import unknown
+
+COMMANDS: dict[str, ModuleType] = {
+    "train": train,
+    "show": show,
+    "sweep": sweep,
+    "list": list_,
+    "data": data,
+    "demo": demo,
+    "audit": audit,
+    "figure": figure,
+    "reproduce": reproduce,
+    "export": export,
+    "import": import_,
+    "bench": bench,
+}
+MAKE_RUNS = ("train", "sweep", "reproduce", "demo")
+BUG, FOREIGN_EXIT, NO_OUTPUT, INTERRUPTED, CLOSED_PIPE = 70, 71, 74, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    prepare_streams()
+    args = argparse.Namespace()
+    try:
+        args = parsed(parser(), argv)
+        code = int(args.run(args))
+        sys.stdout.flush()  # here, where a reader that left can still be answered
+        return code
+    except FauditError as error:
+        complain(str(error).splitlines())
+        return 2
+    except KeyboardInterrupt:
+        goes_on = " The same command goes on from the last checkpoint." if makes_runs(args) else ""
+        print(f"\nfaudit: interrupted.{goes_on}", file=sys.stderr)  # after the terminal's ^C
+        return INTERRUPTED
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return CLOSED_PIPE
+    except SystemExit as error:
+        if not hasattr(args, "run"):  # argparse itself, after --help or --version
+            raise
+        complain([f"your code called sys.exit({error.code!r}) before faudit was done. Take that call out."])
+        return FOREIGN_EXIT
+    except Exception:  # noqa: BLE001  # a bug: told whole, under a code that no verdict has
+        traceback.print_exc()
+        return BUG
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr usable whatever they are: closed, or set to ASCII, which has no ‖h‖."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # open as long as the process
+        stream = getattr(sys, name)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    warnings.showwarning = lambda message, *_: complain([f"warning: {message}"])
+
+
+def silence(stream: object) -> None:
+    """Send what is left in a stream's buffer nowhere: Python flushes it once more when it ends."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())  # type: ignore[attr-defined]  # a stream of the process
+    os.close(null)
+
+
+def makes_runs(args: argparse.Namespace) -> bool:
+    """Whether a command makes runs, which stay where they are when it is stopped."""
+    return getattr(args, "command", "") in MAKE_RUNS or bool(getattr(args, "with_controls", False))
+
+
+def parser() -> Parser:
+    top = Parser(
+        prog="faudit",
+        description="Train with backprop and its alternatives; measure whether the credit signal still means anything.",
+    )
+    top.add_argument("--version", action="version", version=f"faudit {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    for name, module in COMMANDS.items():
+        own = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        own.set_defaults(run=module.run, own=own)
+        module.add_flags(own)
+    return top
+
+
+def parsed(top: Parser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; an unknown command or flag is answered with the nearest valid one."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        raise ConfigError(unknown("command", words[0], list(COMMANDS)))
+    args, rest = top.parse_known_args(words)
+    if rest:
+        odd = [word for word in rest if word.startswith("-")] or rest  # an unknown flag's value is no second problem
+        flags = [flag for action in args.own._actions for flag in action.option_strings if flag.startswith("--")]
+        told = [unknown("flag" if word.startswith("-") else "argument", word, flags) for word in odd]
+        raise ConfigError("\n".join(told))
+    return args

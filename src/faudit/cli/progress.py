@@ -1,0 +1,91 @@
+"""Rows as they come: a bar on a terminal, plain lines otherwise; always on stderr.  (no torch)"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from faudit.formats import share, size, times
+from faudit.store.rows import Row, growth
+
+
+def shown(rows: Iterator[Row], *, total: int, title: str) -> None:
+    """Drain the rows of a run, showing each."""
+    if sys.stderr.isatty():
+        _bar(rows, total=total, title=title)
+    else:
+        listener = True
+        for row in rows:
+            try:
+                if listener:
+                    print(f"{title}  epoch {row['epoch']}/{total}  {sentence(row)}", file=sys.stderr, flush=True)
+            except BrokenPipeError:  # whoever listened left, as `head` does: no reason to stop training
+                listener = False
+
+
+def sentence(row: Row) -> str:
+    """What a person wants to see of a row while it runs."""
+    test = f"  test {share(row['test_acc'])}" if row["test_acc"] is not None else ""
+    hidden = row["hidden_norms"]
+    return (
+        f"acc {share(row['acc_eval'])}{test}  loss {size(row['loss_eval'])}  "
+        f"‖h_L‖ {size(hidden[-1])}  growth {times(growth(hidden))}  ‖g_L‖ {size(row['grad_norms'][-1])}"
+    )
+
+
+def brief(row: Row) -> str:
+    """The same for the end of a bar, in a terminal of 80 columns."""
+    hidden = row["hidden_norms"]
+    return f"acc {share(row['acc_eval'])}  ‖h_L‖ {size(hidden[-1])}  growth {times(growth(hidden))}"
+
+
+def _bar(rows: Iterator[Row], *, total: int, title: str) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(title),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[says]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total, says="")
+        for row in rows:
+            bar.update(task, completed=row["epoch"], says=brief(row))
+
+
+@contextmanager
+def downloads() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show how far each file of a download is: ``(name, bytes so far, bytes in all or None)``."""
+    if not sys.stderr.isatty():
+        yield _finished_lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+    tasks: dict[str, TaskID] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+
+        def tell(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done, total=total)
+
+        yield tell
+
+
+def _finished_lines() -> Callable[[str, int, int | None], None]:
+    """One line at every tenth of a file: a log wants no more."""
+    told: dict[str, int] = {}
+
+    def tell(name: str, done: int, total: int | None) -> None:
+        tenth = 10 * done // total if total else done >> 24
+        if tenth > told.get(name, -1):
+            told[name] = tenth
+            print(f"{name}  {done:,} of {f'{total:,}' if total else '?'} bytes", file=sys.stderr, flush=True)
+
+    return tell

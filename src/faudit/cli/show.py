@@ -1,0 +1,45 @@
+"""``faudit show``: the runs of a store, or one run in full."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from faudit.cli.flags import Parser, add_json, add_runs, add_where
+from faudit.cli.output import complain, print_json, say
+
+HELP = "show the runs of a store, or one run in full"
+
+
+def add_flags(own: Parser) -> None:
+    own.add_argument("name", nargs="?", metavar="RUN", help="a run's directory, or its name in the store")
+    add_runs(own)
+    add_json(own)
+    add_where(own)
+
+
+def run(args: argparse.Namespace) -> int:
+    import orjson
+
+    from faudit.cli.tables import run_table, runs_table, settings_line
+    from faudit.store.index import conditions, entries, matches
+    from faudit.store.rows import to_line
+    from faudit.store.run import run_named
+    from faudit.store.summary import overview
+
+    wanted = conditions(args.where)
+    if args.name:
+        chosen = run_named(args.name, args.runs)
+        if args.json:
+            print_json({**overview(chosen), "rows": [json.loads(to_line(row)) for row in chosen.rows()]})
+        else:
+            say(run_table(chosen), settings_line(chosen))
+        return 0
+    found, damaged = entries(args.runs)
+    found = [entry for entry in found if matches(entry, wanted)]
+    if args.json:
+        print("[" + ",\n".join(orjson.dumps(entry).decode() for entry in found) + "]")
+    else:
+        say(runs_table(found))
+    complain(damaged)
+    return 2 if damaged else 0

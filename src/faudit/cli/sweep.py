@@ -1,0 +1,70 @@
+"""``faudit sweep``: every run of a study that is missing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from faudit.cli.flags import Parser, add_runs, count
+from faudit.cli.output import complain, remark, say
+from faudit.config import RunConfig
+from faudit.sweep import ENGINES, STUDIES
+
+COLUMNS = ("run", "state", "epochs", "about")  # of a dry run
+
+
+HELP = "train every run of a study that is missing, each exactly once"
+
+
+def add_flags(own: Parser) -> None:
+    own.add_argument(
+        "study", type=Path, metavar="STUDY", help=f"a study file (docs/sweeps.md), or {', '.join(STUDIES)}"
+    )
+    add_runs(own)
+    own.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that holds the datasets' files")
+    own.add_argument("--jobs", type=count, metavar="N", help="runs side by side (default: as many as cores allow)")
+    own.add_argument("--threads", metavar="T", help="CPU threads of each run, over what the study says")
+    own.add_argument("--engine", choices=list(ENGINES), default="local", metavar="|".join(ENGINES), help="who trains")
+    own.add_argument("--address", metavar="A", help="HOST:PORT of a Ray cluster (default: a Ray of one's own)")
+    own.add_argument("--dry-run", action="store_true", help="list the runs and their state, estimate the time")
+    own.add_argument("--retry-failed", action="store_true", help="train runs that failed again, from epoch 0")
+    own.add_argument("--max-runs", type=count, metavar="N", help="allow a study of so many runs (default: 10,000)")
+    own.add_argument("--tensorboard", type=Path, metavar="DIR", help="write the rows as TensorBoard events there too")
+
+
+def run(args: argparse.Namespace) -> int:
+    from faudit.store.run import Run
+    from faudit.sweep.drive import drive
+    from faudit.sweep.study import LIMIT, read
+
+    given = {} if args.threads is None else {"threads": args.threads}
+    configs = read(args.study, given, limit=LIMIT if args.max_runs is None else args.max_runs)
+    start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, address=args.address)
+    if new := [config for config in configs if Run(args.runs / config.run_id).status == "new"]:  # the others have begun
+        from faudit.sweep.check import refuse  # which imports torch
+
+        refuse(new, data_dir=args.data_dir, data_elsewhere=start.data_elsewhere)
+    if args.dry_run:
+        return dry_run(configs, args)
+    outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, board=args.tensorboard)
+    complain(f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items())
+    if outcome.failed and not args.retry_failed:
+        remark(["failed runs are not run again; --retry-failed does"])
+    print(f"{len(outcome.done)} done, {len(outcome.failed)} failed, {len(outcome.left)} left out: {args.runs}")
+    return 2 if outcome.left else 1 if outcome.failed else 0
+
+
+def dry_run(configs: Sequence[RunConfig], args: argparse.Namespace) -> int:
+    """What a sweep would do: each run with its state, and about how long the missing ones take."""
+    from faudit.cli.tables import listed
+    from faudit.sweep.engine import cores
+    from faudit.sweep.estimate import estimated
+
+    plan = estimated(configs, args.runs)
+    rows = [[one.config.run_id, one.state, f"{one.epochs}/{one.config.epochs}", one.about] for one in plan.runs]
+    say(listed(COLUMNS, rows, left=COLUMNS))
+    remark(plan.damaged)
+    for line in plan.lines(args.jobs or max(1, cores() // max(config.threads for config in configs))):
+        print(line)
+    return 0

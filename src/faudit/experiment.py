@@ -1,0 +1,120 @@
+"""A configuration turned into its parts: net, rule, weights, feedback, optimizer, batches; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from faudit.config import RunConfig
+from faudit.data.batches import Batches
+from faudit.data.dataset import Dataset
+from faudit.errors import ConfigError
+from faudit.nets import NETS
+from faudit.nets.net import Net
+from faudit.rng import generators
+from faudit.rules import RULES
+from faudit.rules.rule import Rule
+from faudit.store.checkpoint import TrainState
+
+OPTIMIZERS: dict[str, tuple[Any, set[str]]] = {  # the class, and which settings of its own it reads
+    "adamw": (torch.optim.AdamW, set()),
+    "sgd": (torch.optim.SGD, {"momentum"}),
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration turned into its parts."""
+
+    config: RunConfig
+    dataset: Dataset
+    net: Net
+    rule: Rule
+    batches: Batches
+    state: TrainState
+    initial: Mapping[str, Tensor]  # the weights before the first step
+
+
+def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
+    """Net, rule, weights, feedback and optimizer as they are before the first step; nothing is written."""
+    net, rule = build_net(config, dataset), build_rule(config)
+    dtype, device = getattr(torch, config.dtype), usable(config.device)
+    named = generators(config.seed)
+    params = {name: value.to(device, dtype).requires_grad_() for name, value in net.init(named["init"]).items()}
+    sample = dataset.normalise(dataset.train_x[:2])
+    state = {
+        name: value.to(device, dtype if value.is_floating_point() else value.dtype)
+        for name, value in rule.init(net, sample, named["feedback"]).items()
+    }
+    batches = Batches(
+        dataset,
+        batch_size=config.batch_size,
+        augment=not config.no_augment,
+        random_targets=config.random_targets,
+        dtype=dtype,
+        device=device,
+    )
+    held = TrainState(params, state, build_optimizer(config, params), named)
+    initial = {name: value.detach().clone() for name, value in params.items()}
+    return Experiment(config, dataset, net, rule, batches, held, initial)
+
+
+def refuse_unused(config: RunConfig) -> None:
+    """Refuse, all at once, the settings that this net, this rule or this optimizer does not read."""
+    problems = [
+        *config.unused_settings("net", names_of(NETS[config.net]), member=f"net {config.net}"),
+        *config.unused_settings("rule", names_of(RULES[config.rule]), member=f"rule {config.rule}"),
+        *config.unused_settings("optimizer", OPTIMIZERS[config.optimizer][1], member=f"optimizer {config.optimizer}"),
+    ]
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def names_of(kind: type[Net] | type[Rule]) -> set[str]:
+    """The fields of a net or rule: what it reads of the config."""
+    return {entry.name for entry in fields(kind)}
+
+
+def build_net(config: RunConfig, dataset: Dataset) -> Net:
+    kind = NETS[config.net]
+    return kind(dataset.sample_shape, dataset.classes, **config.settings_of("net", names_of(kind)))
+
+
+def build_rule(config: RunConfig) -> Rule:
+    kind = RULES[config.rule]
+    return kind(**config.settings_of("rule", names_of(kind)))
+
+
+def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+    """One optimizer over every parameter; one that gets no gradient (a frozen block) is left alone, decay included."""
+    kind, reads = OPTIMIZERS[config.optimizer]
+    settings = config.settings_of("optimizer", reads)
+    optimizer: torch.optim.Optimizer = kind(
+        list(params.values()), lr=config.lr, weight_decay=config.weight_decay, fused=True, **settings
+    )
+    return optimizer
+
+
+def usable(device: str) -> torch.device:
+    """The device, if this machine has it."""
+    if device.startswith("cuda") and torch.device(device).index not in (None, *range(torch.cuda.device_count())):
+        raise ConfigError(f"device: expected one that this machine has, got {device!r}. Use --device cpu.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device: expected one that this machine has, got 'cuda' without CUDA. Use --device cpu.")
+    return torch.device(device)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with so many CPU threads inside, and as before outside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,1 @@
+"""Published papers: their runs, claims and file formats."""

@@ -1,0 +1,1 @@
+"""Run directories: rows, checkpoints, the index and the table export."""

@@ -1,0 +1,128 @@
+"""Tensors, optimizer and generators into and out of one safetensors file: nothing is pickled.
+
+The file's header carries format, epoch and a CRC-32 of the contents, so that one rename replaces everything at once and
+a file that was cut or flipped is refused, not trained on.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from faudit import rng
+from faudit.errors import CheckpointError
+from faudit.store.files import write_whole
+from faudit.store.run import Run
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TrainState:
+    """Everything a run needs to go on: what the checkpoint holds, live."""
+
+    params: dict[str, Tensor]
+    rule_state: dict[str, Tensor]  # feedback weights and whatever else the rule remembers
+    optimizer: torch.optim.Optimizer
+    generators: Mapping[str, torch.Generator]
+
+
+def save(path: Path, live: TrainState, epoch: int) -> None:
+    """Write a checkpoint, or replace one."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(live).items()}
+    header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors, epoch)}
+    write_whole(path, safetensors.torch.save(tensors, metadata={"faudit": json.dumps(header)}))
+
+
+def restore(run: Run, live: TrainState) -> int:
+    """Put a saved run into a freshly made one, in place; returns the epoch it had finished."""
+    tensors, header = load(run.checkpoint)
+    _restore_optimizer(live, tensors)
+    expected = {name: value for name, value in _tensors(live).items() if not name.startswith("rng/")}
+    came = {name: value for name, value in tensors.items() if not name.startswith("rng/")}
+    must_match(run.checkpoint, expected, came)
+    with torch.no_grad():
+        for name, value in expected.items():
+            value.copy_(came[name])
+    # A generator that another version did not have stays as the seed left it.
+    rng.restore(live.generators, {name[len("rng/") :]: tensors[name] for name in tensors.keys() - came.keys()})
+    return int(header["epoch"])
+
+
+def must_match(path: Path, expected: Mapping[str, Tensor], came: Mapping[str, Tensor]) -> None:
+    """Refuse a checkpoint whose tensors have other names, shapes or types than its run's configuration."""
+    if expected.keys() != came.keys():
+        odd = sorted(expected.keys() ^ came.keys())
+        raise _damaged(path, f"expected the tensors of this run's configuration, got a difference in {odd[0]}")
+    for name, value in expected.items():
+        if came[name].shape != value.shape or came[name].dtype != value.dtype:
+            got = f"{came[name].dtype} {list(came[name].shape)}"
+            raise _damaged(path, f"{name}: expected {value.dtype} {list(value.shape)}, got {got}")
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
+    """Every tensor of a checkpoint, by name with its kind in front ("net/…", "rule/…"), and the header."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("faudit", "{}"))
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - it has no __iter__
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise _damaged(path, f"expected a whole safetensors file, got {error}") from None
+    if not isinstance(header, dict) or not isinstance(header.get("format"), int):
+        raise _damaged(path, "expected faudit's header, got none")
+    if header["format"] != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {header['format']}, this faudit reads {FORMAT}. Use the version that made it."
+        )
+    if not isinstance(header.get("epoch"), int) or header.get("crc32") != _crc(tensors, header["epoch"]):
+        raise _damaged(path, "its contents do not match its checksum")
+    return tensors, header
+
+
+def weights(path: Path) -> dict[str, Tensor]:
+    """The network's weights as a checkpoint holds them."""
+    return {name[len("net/") :]: value for name, value in load(path)[0].items() if name.startswith("net/")}
+
+
+def _damaged(path: Path, problem: str) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint {path} is damaged: {problem}. Delete that file to train the run again from epoch 0."
+    )
+
+
+def _tensors(live: TrainState) -> dict[str, Tensor]:
+    named: dict[str, Tensor] = {f"net/{name}": value for name, value in live.params.items()}
+    named.update({f"rule/{name}": value for name, value in live.rule_state.items()})
+    named.update({f"rng/{name}": value for name, value in rng.states(live.generators).items()})
+    for name, value in live.params.items():
+        for entry, held in live.optimizer.state[value].items():
+            if isinstance(held, Tensor):
+                named[f"optimizer/{name}/{entry}"] = held
+    return named
+
+
+def _restore_optimizer(live: TrainState, tensors: Mapping[str, Tensor]) -> None:
+    """Make room for what the optimizer had stored by then: a fresh one has stored nothing."""
+    for name, value in live.params.items():
+        head = f"optimizer/{name}/"
+        held = {key[len(head) :]: saved.to(value.device) for key, saved in tensors.items() if key.startswith(head)}
+        if held:
+            live.optimizer.state[value] = held
+
+
+def _crc(tensors: Mapping[str, Tensor], epoch: int) -> int:
+    """Over epoch, names, types, shapes and contents: nothing that decides how a run goes on is left out."""
+    total = zlib.crc32(f"{FORMAT} {epoch}".encode())
+    for name in sorted(tensors):
+        value = tensors[name].contiguous()
+        total = zlib.crc32(f"{name} {value.dtype} {tuple(value.shape)}".encode(), total)
+        total = zlib.crc32(value.view(-1).view(torch.uint8).numpy().data, total)
+    return total

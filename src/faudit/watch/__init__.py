@@ -1,0 +1,1 @@
+"""Models and loops that are not ours."""

@@ -1,0 +1,181 @@
+"""Copies of a foreign model that are safe to measure, or one line that says why there are none.
+
+Measured are two copies, one as it is and one in float64, both in eval mode and without gradients of their own; the
+caller's object is only ever copied. A copy that gives two answers to one question, keeps a memory of being asked, or
+lets samples look at one another has no gradient per sample, so it is refused before anything is measured.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from faudit.errors import ModelError
+from faudit.watch.batches import cut
+from faudit.watch.net import ForeignNet, Inputs, described, tap_names, told
+from faudit.watch.reading import doubled
+
+MIXING = 1e-3  # of the largest logit: how much half a batch may differ from the whole, in float64
+
+
+@contextmanager
+def same_randomness() -> Iterator[None]:
+    """Whatever is drawn inside, every generator stands afterwards where it stood."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # a seed is set on all of them
+    python, legacy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)
+
+
+def inspected(model: nn.Module, x: Inputs, *, patterns: Sequence[str], samples: int) -> tuple[ForeignNet, ForeignNet]:
+    """The model's two copies, with their taps in the order of execution."""
+    if not patterns:
+        raise ModelError("the taps: expected at least one name or pattern, got none, for example taps=['blocks.*']")
+    refuse_weights(model)
+    names = tap_names(model, patterns)
+    net, logits = steady(copied(model), names, x, samples=samples)
+    exact = ForeignNet(net.sample_shape, net.classes, copied(model).double(), net.names)
+    refuse_mixing(exact, doubled(x), samples=samples)
+    if logits.shape[0] != samples or not logits.is_floating_point():
+        raise ModelError(
+            f"the model's logits: expected floating point with {samples} samples first, got {described(logits)}. "
+            "Wrap the model so that it returns them."
+        )
+    return net, exact
+
+
+def refuse_weights(model: nn.Module) -> None:
+    """NaN anywhere, or an infinite weight; a buffer may hold infinities (an attention mask)."""
+    for name, value in [*model.named_parameters(), *model.named_buffers()]:
+        if value.is_meta or isinstance(value, nn.UninitializedParameter | nn.UninitializedBuffer):
+            raise ModelError(f"the model's {name!r} has no values yet: expected a model with its weights loaded.")
+        if not value.is_floating_point():
+            continue
+        bad = ~torch.isfinite(value) if isinstance(value, nn.Parameter) else torch.isnan(value)
+        if bool(bad.any()):
+            raise ModelError(
+                f"the model's {name!r}: expected finite numbers, got {int(bad.sum())} of {value.numel()} that are NaN "
+                "or infinite. It diverged before this audit; give an earlier checkpoint."
+            )
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A copy in eval mode that asks for no gradients of its own."""
+    try:
+        return copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
+    except Exception as error:
+        raise ModelError(
+            f"the model cannot be copied: {told(error)}. An audit works on copies; build the model afresh, load its "
+            "weights, and give that."
+        ) from error
+
+
+def steady(model: nn.Module, names: tuple[str, ...], x: Inputs, *, samples: int) -> tuple[ForeignNet, Tensor]:
+    """The copy as a net, if two passes over the same batch leave it as it was and agree to the last bit."""
+    shape = () if isinstance(x, Mapping) else tuple(x.shape[1:])
+    net = ForeignNet(shape, 0, model, names)
+    before = {name: value.clone() for name, value in tensors(model).items()}
+    with torch.enable_grad():  # so that a tap inside no-grad code is found out
+        torch.manual_seed(0)
+        first, logits = net.record(x)
+        refuse_changed(before, tensors(model))
+        refuse_shapes(first, samples=samples)
+        held = attributes(model)
+        torch.manual_seed(1)
+        second, again = net.record(x)
+    refuse_changed(before, tensors(model))
+    refuse_changed(held, attributes(model))
+    for name, one, two in [*((name, h, second[name]) for name, h in first.items()), ("the logits", logits, again)]:
+        if not identical(one, two):
+            raise ModelError(
+                f"the model is not deterministic in eval mode: the same batch twice gave different numbers, first at "
+                f"{name!r}. Refused, since nothing measured on it could be measured again; switch its randomness off."
+            )
+    classes = logits.shape[1] if logits.ndim == 2 else 0
+    return ForeignNet(shape, classes, model, tuple(first)), logits.detach()
+
+
+def refuse_shapes(taps: Mapping[str, Tensor], *, samples: int) -> None:
+    """Every tap has the samples first."""
+    for name, h in taps.items():
+        if h.ndim < 2 or len(h) != samples:
+            raise ModelError(
+                f"the tap {name!r}: expected {samples} samples first and features after, got {described(h)}. "
+                "Tap a submodule whose output keeps the batch first."
+            )
+
+
+def refuse_changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """A buffer, weight or attribute that a forward pass in eval mode wrote to."""
+    for name in (*before, *(after.keys() - before.keys())):
+        if name not in before or name not in after or not identical(before[name], after[name]):
+            raise ModelError(
+                f"the model changes its own state in eval mode: {name!r} differs after a forward pass. Expected a "
+                "forward() that only reads; make the write depend on self.training."
+            )
+
+
+def refuse_mixing(exact: ForeignNet, x: Inputs, *, samples: int) -> None:
+    """The logits of half a batch are those of the whole: else a sample's gradient is not its own."""
+    with torch.no_grad():
+        try:
+            _, whole = exact.record(x)
+        except ModelError as error:
+            if error.__cause__ is None:  # a refusal of ours, not the model's own failure
+                raise
+            raise ModelError(
+                f"the model runs as it is and not in float64, which its precision is held against: "
+                f"{told(error.__cause__)}. Expected code without a fixed dtype, and its tensors as buffers."
+            ) from error
+        if samples < 2:
+            return
+        taps, half = exact.record(cut(x, samples // 2))
+    refuse_shapes(taps, samples=samples // 2)
+    limit = MIXING * float(whole.abs().max())
+    if half.shape[1:] != whole.shape[1:] or not bool(((half - whole[: len(half)]).abs() <= limit).all()):
+        if not bool(torch.isfinite(whole).all()):
+            return  # an overflow, which the probes will tell
+        raise ModelError(
+            "the samples of a batch look at one another in eval mode: half a batch gave other logits than the whole. "
+            "Expected each sample on its own; a BatchNorm needs its running statistics."
+        )
+
+
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Every weight and buffer."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def attributes(model: nn.Module) -> dict[str, Any]:
+    """What else a module may remember: numbers, words and tensors among its attributes, the lengths of collections."""
+    held: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            key = f"{path}.{name}" if path else name
+            if isinstance(value, Tensor):
+                held[key] = value.detach().clone()
+            elif isinstance(value, bool | int | float | str):
+                held[key] = value
+            elif isinstance(value, list | dict | set):
+                held[key] = len(value)
+    return held
+
+
+def identical(a: Any, b: Any) -> bool:
+    """Equal to the last bit, NaN to NaN."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return type(a) is type(b) and (a == b or (a != a and b != b))
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool(((a == b) | ((a != a) & (b != b))).all())

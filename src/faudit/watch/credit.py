@@ -1,0 +1,70 @@
+"""A rule of which only its credit is known: a callable ``(taps, logits, y) -> credits``, shaped as the taps.
+
+It can be measured, since Γ, ρ and nudging judge credit alone; it cannot train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from faudit.errors import ModelError
+from faudit.nets.net import Net, Params
+from faudit.rules.rule import Objective, Rule, State
+from faudit.watch.net import ForeignNet, described, told
+
+Credit = Callable[[list[Tensor], Tensor, Tensor], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class ExternalCredit(Rule):
+    """The credit that a callable gives."""
+
+    signal: Credit | None = None
+
+    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
+        raise ModelError("a credit callable says what to teach and not how: it can be measured, not trained with.")
+
+    def credit(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
+    ) -> list[Tensor]:
+        assert isinstance(net, ForeignNet) and self.signal is not None, "asked only where a credit was given"
+        try:
+            # Copies: a callable that writes into its arguments spoils nothing.
+            signals = self.signal([h.detach().clone() for h in taps], logits.detach().clone(), y.clone())
+        except Exception as error:
+            raise ModelError(
+                f"the credit callable failed: {told(error)}. Expected credit(taps, logits, y) with {len(taps)} taps, "
+                f"logits {described(logits)} and y {described(y)}."
+            ) from error
+        return [net.tap(signal) for signal in checked(signals, net.names, taps)]
+
+
+def checked(signals: object, names: Sequence[str], taps: Sequence[Tensor]) -> list[Tensor]:
+    """The callable's answer, if it is one finite signal for each tap, of its shape."""
+    if not isinstance(signals, list | tuple) or len(signals) != len(taps):
+        came = f"{len(signals)}" if isinstance(signals, list | tuple) else type(signals).__name__
+        raise ModelError(
+            f"the credit callable: expected a list of {len(taps)} tensors, one for each tap ({', '.join(names)}), "
+            f"got {came}"
+        )
+    for name, signal, h in zip(names, signals, taps, strict=True):
+        if not isinstance(signal, Tensor) or signal.shape != h.shape or not signal.is_floating_point():
+            raise ModelError(
+                f"the credit callable at the tap {name!r}: expected a signal shaped as the tap, {described(h)}, "
+                f"got {described(signal)}"
+            )
+        if not bool(torch.isfinite(signal).all()):
+            raise ModelError(
+                f"the credit callable at the tap {name!r}: expected finite numbers, got {not_finite(signal)} that are "
+                "not. Give zeros where nothing is taught."
+            )
+    return [signal.detach().to(h.device) for signal, h in zip(signals, taps, strict=True)]
+
+
+def not_finite(values: Tensor) -> int:
+    """How many are NaN or infinite."""
+    return int((~torch.isfinite(values)).sum())

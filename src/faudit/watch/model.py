@@ -1,0 +1,182 @@
+"""The audit of any ``nn.Module``: hidden norms, gradient norms, precision and stability at named submodules and, given
+a credit callable, Γ, ρ and their nulls; then the same judge as for runs.
+
+The model is left as it was to the last bit, weights, buffers, ``.grad``, hooks, mode and generators: what is measured
+is a copy (``inspection``). The null of a credit is the credit under fresh feedback where the caller can draw it, else
+the same credit turned at random (``probes.foreign.turned``); the row says which. Costs, with a credit, about 100
+forward passes for each tap.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from faudit.audit.checks.check import FRESH, TURNED, Case, Control
+from faudit.audit.judge import Verdict, judge
+from faudit.audit.page import line
+from faudit.audit.protocol import protocol as protocol_named
+from faudit.errors import ModelError
+from faudit.probes import PROBES
+from faudit.store.rows import Row, to_line
+from faudit.watch.batches import buffer
+from faudit.watch.copies import identical, inspected, same_randomness
+from faudit.watch.credit import Credit
+from faudit.watch.net import described
+from faudit.watch.reading import ForeignReading, Fresh, Loss
+
+ALWAYS = ("norms", "gradients", "precision", "stability", "rank")
+OF_CLASSES = ("accuracy", "linear")
+OF_CREDIT = ("alignment", "distribution", "perturbation", "nudging")
+COLUMNS = {"‖h‖": "hidden_norms", "‖g‖": "grad_norms", "precise": "precision_agree", "Γ": "gamma", "ρ": "rho"}
+
+
+@dataclass(frozen=True)
+class AuditedModel:
+    """A foreign model with its numbers, one for each tap where a row's entry is a list, and its verdict."""
+
+    taps: tuple[str, ...]
+    samples: int
+    row: Row
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        row = json.loads(to_line(self.row))
+        return {"taps": list(self.taps), "samples": self.samples, "row": row, **self.verdict.to_json()}
+
+    def table(self) -> list[list[str]]:
+        """The head, then one line a tap; a dash where a number was not measured or has no value."""
+        numbers = [self.row.get(entry) or [None] * len(self.taps) for entry in COLUMNS.values()]
+        return [
+            ["tap", *COLUMNS],
+            *(
+                [name, *("–" if value is None else f"{value:.4g}" for value in values)]
+                for name, *values in zip(self.taps, *numbers, strict=True)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        rows = self.table()
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        ]
+        known = {"accuracy": "acc_eval", "loss": "loss_eval", "stability": "stability"}
+        told = [f"{name} {self.row[entry]:.4g}" for name, entry in known.items() if self.row.get(entry) is not None]
+        lines += [f"{self.samples} samples" + "".join(f", {text}" for text in told)]
+        return "\n".join([*lines, self.verdict.verdict, *(f"    {reason}" for reason in self.verdict.reasons)])
+
+    def page(self, title: str) -> str:
+        """Markdown for an appendix."""
+        head, *rows = self.table()
+        return "\n".join(
+            [
+                f"# Audit of {title} by the protocol {self.verdict.protocol}", "",
+                f"**{self.verdict.verdict}** on {self.samples} samples", "",
+                *(f"- {reason}" for reason in self.verdict.reasons), "",
+                *(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)), "",
+                "| check | finding | value | threshold | first fired at epoch | what |", "|---|---|---|---|---|---|",
+                *(line(finding) for finding in self.verdict.findings),
+                *(line(finding, label=True) for finding in self.verdict.labels), "",
+            ]
+        )  # fmt: skip
+
+
+def audit_model(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    taps: Sequence[str] | str,
+    credit: Credit | None = None,
+    fresh: Fresh | None = None,
+    loss: Loss | None = None,
+    samples: int | None = None,
+    frozen: Sequence[float] = (),
+    protocol: str = "faudit-1",
+    seed: int = 0,
+) -> AuditedModel:
+    """Measure a model at its taps and judge it; the model is left as it was to the last bit.
+
+    ``batches`` are pairs (x, y), x a tensor or a mapping of tensors that the model takes by name; ``taps`` names or
+    patterns of submodules; ``credit(taps, logits, y)`` gives a signal shaped as each tap, ``fresh(generator)`` such a
+    callable with its feedback drawn anew; ``loss(logits, y)`` one number a sample, cross-entropy unless given;
+    ``frozen`` the accuracies of matched models whose tapped blocks never trained.
+    """
+    asked = protocol_named(protocol)
+    patterns = [taps] if isinstance(taps, str) else taps
+    if not is_list_of(patterns, str):
+        raise ModelError(f"the taps: expected names or patterns of submodules, got {taps!r}")
+    if not is_list_of(frozen, int | float):
+        raise ModelError(f"frozen: expected a list of accuracies, got {frozen!r}. Write [0.5] for one.")
+    if fresh is not None and credit is None:
+        raise ModelError("fresh: expected together with a credit, whose null it draws. Give credit=… too.")
+    for accuracy in frozen:
+        if not 0.0 <= accuracy <= 1.0:
+            raise ModelError(f"frozen: expected accuracies as shares from 0 to 1, got {accuracy:g}")
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"the model: expected a torch.nn.Module, got {described(model)}")
+    with torch.inference_mode(mode=False), same_randomness():
+        x, y = buffer(batches, samples=samples)
+        net, exact = inspected(model, x, patterns=patterns, samples=len(y))
+        reading = ForeignReading(net, exact, x, y, own_loss=loss, credit=credit, fresh=fresh, seed=seed)
+        if loss is None:
+            refuse_labels(reading.trace.logits, y)
+        row = measured(reading, has_credit=credit is not None)
+    controls = [Control(f"frozen {place}", accuracy) for place, accuracy in enumerate(frozen)]
+    classes = net.classes if reading.is_classification else 0
+    verdict = judge(Case(None, [{"epoch": 0, **row}], samples=len(y), classes=classes, frozen=controls), asked)
+    if credit is None:
+        verdict = replace(verdict, reasons=(*verdict.reasons, "no credit was given: this is of the network alone"))
+    return AuditedModel(net.names, len(y), row, verdict)
+
+
+def is_list_of(values: object, kind: Any) -> bool:
+    return isinstance(values, Sequence) and not isinstance(values, str) and all(isinstance(v, kind) for v in values)
+
+
+def measured(reading: ForeignReading, *, has_credit: bool) -> Row:
+    """Every number that the model, the loss and the credit allow."""
+    row: Row = {
+        "null_of": None if not has_credit else TURNED if reading.fresh is None else FRESH,
+        "dtype": str(reading.trace.logits.dtype).removeprefix("torch."),
+        "eval_samples": len(reading.y),
+    }
+    if has_credit:
+        refuse_moods(reading)
+    if not reading.is_classification:
+        row |= {"acc_eval": None, "loss_eval": float(reading.losses.double().mean())}
+    chosen = (*ALWAYS, *(OF_CLASSES if reading.is_classification else ()), *(OF_CREDIT if has_credit else ()))
+    for name in chosen:
+        row |= PROBES[name]().measure(reading)
+    return row
+
+
+def refuse_labels(logits: Tensor, y: Tensor) -> None:
+    """Cross-entropy needs a class for each sample."""
+    if logits.ndim != 2 or y.ndim != 1 or y.dtype != torch.int64:
+        raise ModelError(
+            f"cross-entropy: expected logits [n, classes] and int64 labels [n], got {described(logits)} and "
+            f"{described(y)}. Give a loss of your own: loss(logits, y) → one number a sample."
+        )
+    if int(y.min()) < 0 or int(y.max()) >= logits.shape[1]:
+        raise ModelError(
+            f"the labels: expected classes 0 to {logits.shape[1] - 1}, as many as the model has logits, "
+            f"got {int(y.min())} to {int(y.max())}"
+        )
+
+
+def refuse_moods(reading: ForeignReading) -> None:
+    """A credit that changes from call to call is not the signal that anything was taught with."""
+    again = reading.credits_under({})
+    for name, one, two in zip(reading.net.names, reading.credits, again, strict=True):
+        if not identical(one, two):
+            raise ModelError(
+                f"the credit callable is not deterministic: two calls on the same taps differ at {name!r}. Draw its "
+                "feedback once, outside, and give fresh=… for a null over draws."
+            )

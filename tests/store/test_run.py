@@ -1,0 +1,160 @@
+"""A run directory tells the truth whatever was interrupted, and refuses what it cannot read in one line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faudit.config import RunConfig
+from faudit.errors import StoreError
+from faudit.store.files import write_whole
+from faudit.store.rows import to_line
+from faudit.store.run import Run, runs_in
+
+ENV = {"faudit": "0", "torch": "1", "cpu": "x", "data_sha256": "abc"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    run = Run(tmp_path / "runs" / RunConfig().run_id)
+    with run.locked():
+        run.begin(RunConfig(), ENV)
+    return run
+
+
+def test_status_is_which_files_exist(tmp_path: Path) -> None:
+    run = Run(tmp_path / "store" / "a")
+    assert run.status == "new"
+    with run.locked():
+        assert run.status == "new"  # nothing asked yet
+        run.begin(RunConfig(), ENV)
+        assert run.status == "running"
+    assert run.status == "stopped"
+    run.finish({"epochs": 1})
+    assert run.status == "done" and run.outcome() == {"epochs": 1}
+
+
+def test_a_failed_run_says_why(run: Run) -> None:
+    run.fail({"reason": "diverged"})
+    assert run.status == "failed" and run.outcome() == {"reason": "diverged"}
+
+
+def test_rows_append_and_a_torn_line_is_not_a_row(run: Run) -> None:
+    for epoch in range(4):
+        run.append({"epoch": epoch, "x": [None, float("inf")]})
+    whole = run.rows()
+    assert [row["epoch"] for row in whole] == [0, 1, 2, 3]
+    data = run.rows_file.read_bytes()
+    for cut in range(len(data)):
+        run.rows_file.write_bytes(data[:cut])
+        assert run.rows() == whole[: data[:cut].count(b"\n")]
+    run.rows_file.write_bytes(data + b'{"epoch": 4, "x"')
+    run.keep_rows(until=2)
+    assert [row["epoch"] for row in run.rows()] == [0, 1, 2]
+    run.append({"epoch": 3})
+    assert [row["epoch"] for row in run.rows()] == [0, 1, 2, 3]
+
+
+def test_a_damaged_line_in_the_middle_is_named(run: Run) -> None:
+    run.rows_file.write_text(to_line({"epoch": 0}) + "garbage\n" + to_line({"epoch": 1}))
+    with pytest.raises(StoreError, match=r"rows.jsonl, line 2 is damaged"):
+        run.rows()
+
+
+def test_the_same_question_is_welcome_and_another_is_not(run: Run) -> None:
+    assert run.begin(RunConfig(), ENV) == []
+    assert "torch was 1, is 2" in run.begin(RunConfig(), {**ENV, "torch": "2"})[0]
+    with pytest.raises(StoreError, match="another configuration"):
+        run.begin(RunConfig(lr=0.5), ENV)
+    with pytest.raises(StoreError, match="digits files are not those"):
+        run.begin(RunConfig(), {**ENV, "data_sha256": "other"})
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('{"format": 2, "config": {}}', "made by a newer version"),
+        ('{"format": 1}', "expected an object under 'config'"),
+        ('{"format": 1, "config": {"warp": 9}}', "unknown setting 'warp'"),
+        ('{"format": 1, "config": {"depth": 0}}', "depth: expected"),
+        ('{"format": 1, ', "expected JSON"),
+        ("[]", "expected a JSON object"),
+        ("", "expected JSON"),
+        ("[" * 100_000, "damaged"),
+    ],
+)
+def test_a_config_that_cannot_be_read_gets_one_line(run: Run, content: str, expected: str) -> None:
+    (run.path / "config.json").write_text(content)
+    with pytest.raises(StoreError, match=expected) as caught:
+        run.config()
+    assert "\n" not in str(caught.value) and str(run.path) in str(caught.value)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.json"
+    write_whole(file, b"old")
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for broken in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, broken, full)
+            with pytest.raises(StoreError, match=r"No space left.*Free some space"):
+                write_whole(file, b"new")
+        assert file.read_bytes() == b"old" and [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_leftovers_of_a_killed_writer_are_swept(run: Run) -> None:
+    litter = run.path / ".last.safetensors.123.tmp"
+    litter.write_bytes(b"half")
+    run.begin(RunConfig(), ENV)
+    assert not litter.exists()
+
+
+def test_two_holders_are_one_too_many(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faudit.store.run.LOCK_PATIENCE", 0.1)
+    with run.locked(), pytest.raises(StoreError, match="being trained by another process"), Run(run.path).locked():
+        pass
+    with run.locked():
+        pass
+
+
+def test_a_store_where_none_can_be_gets_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(StoreError, match="not a file"), Run(tmp_path / "file" / "run").locked():
+        pass
+    with pytest.raises(StoreError, match="no run store at"):
+        runs_in(tmp_path / "absent")
+
+
+def test_without_permission_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "mkdir", denied)  # injected: tests may run as root, whom permission bits do not bind
+    with (
+        pytest.raises(StoreError, match=r"Permission denied. Give yourself permission"),
+        Run(tmp_path / "run").locked(),
+    ):
+        pass
+
+
+def test_only_directories_with_a_config_are_runs(run: Run) -> None:
+    (run.path.parent / "notes").mkdir()
+    (run.path.parent / "file.txt").write_text("x")
+    assert runs_in(run.path.parent) == [run]
+
+
+def test_config_and_environment_are_strict_json_without_host_or_path(run: Run) -> None:
+    from faudit.store.environment import environment
+
+    document = json.loads((run.path / "config.json").read_text())
+    assert document["format"] == 1 and document["config"]["batch-size"] == 128
+    text = json.dumps(environment())
+    assert str(Path.home()) not in text and os.uname().nodename not in text

@@ -1,0 +1,331 @@
+"""Many runs in worker processes: each once, the same as alone, whatever dies or fails beside it."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing.context
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from faudit.config import RunConfig
+from faudit.errors import ConfigError
+from faudit.store.run import Run
+from faudit.sweep.display import Bars, Lines
+from faudit.sweep.drive import Outcome
+from faudit.sweep.engine import attempt
+from faudit.sweep.local import run_all
+from faudit.train import fit
+from tests.test_train import without_timings
+
+TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
+FOUR = [TINY.with_(rule=rule, seed=seed) for rule in ("bp", "dfa") for seed in (1, 2)]
+LONG = [TINY.with_(rule="dfa", epochs=40, log_every=5, seed=seed) for seed in (1, 2)]  # seconds: time to be killed in
+DIVERGES = TINY.with_(lr=1e30, optimizer="sgd")
+PARENT = """
+import json, sys
+from pathlib import Path
+from faudit.config import RunConfig
+from faudit.sweep.local import run_all
+configs = [RunConfig.parse(settings, where="test") for settings in json.loads(sys.argv[2])]
+try:
+    outcome = run_all(configs, Path(sys.argv[1]), data_dir=None, jobs=int(sys.argv[3]))
+except KeyboardInterrupt:
+    sys.exit(130)
+print(json.dumps(vars(outcome)))
+"""
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of runs made by nothing but ``fit``, one after another; a run made for one test serves the next."""
+    return tmp_path_factory.mktemp("alone")
+
+
+def names(configs: list[RunConfig]) -> list[str]:
+    return [config.run_id for config in configs]
+
+
+def same_as_alone(configs: list[RunConfig], store: Path, alone: Path) -> None:
+    for config in configs:
+        made, calm = Run(store / config.run_id), fit(config, alone)
+        assert made.status == "done"
+        assert without_timings(made.rows()) == without_timings(calm.rows())
+        assert "resumed" not in made.environment()
+        one, other = made.outcome(), calm.outcome()
+        assert one and other and one["weights_sha256"] == other["weights_sha256"]
+
+
+def parent(store: Path, configs: list[RunConfig], *, jobs: int, code: str = PARENT) -> subprocess.Popen[str]:
+    """A sweep in a process of its own, in a process group of its own."""
+    settings = json.dumps([config.to_json() for config in configs])
+    words = [sys.executable, "-c", code, str(store), settings, str(jobs)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def ended(sweep: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a sweep that did not get where it should have said, once it is ended."""
+    os.killpg(sweep.pid, signal.SIGKILL)
+    return sweep.communicate()
+
+
+def workers_of(pid: int) -> list[int]:
+    """The worker processes of a parent (not the resource tracker that Python starts beside them)."""
+    listed = subprocess.run(["ps", "-wweo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    entries = [line.split(None, 2) for line in listed.splitlines()]
+    return [int(entry[0]) for entry in entries if int(entry[1]) == pid and "spawn_main" in entry[2]]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not a zombie that nobody has waited for yet."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+def until(holds: Callable[[], Any], seconds: float = 60) -> bool:
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(holds())
+
+
+def is_under_way(store: Path, config: RunConfig) -> bool:
+    run = Run(store / config.run_id)
+    return run.status == "running" and run.checkpoint.exists()
+
+
+def none_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(multiprocessing.context.SpawnProcess, "start", start)
+
+
+@pytest.mark.slow
+def test_runs_made_side_by_side_are_those_made_alone_and_are_made_once(
+    tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = run_all([*FOUR, FOUR[0]], tmp_path, data_dir=None, jobs=2)  # one is asked for twice
+    assert outcome == Outcome(done=names(FOUR), failed={}, left={})
+    same_as_alone(FOUR, tmp_path, alone)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in said] == ["[1/4]", "[2/4]", "[3/4]", "[4/4]"]
+    assert all("  done  acc 0." in line and "‖h_L‖" in line and line.endswith(" s") for line in said)
+
+    none_may_start(monkeypatch)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path).rglob("*.json*")}
+    assert run_all(FOUR, tmp_path, data_dir=None, jobs=2) == outcome
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path).rglob("*.json*")} == before
+    assert capsys.readouterr().err == ""
+    assert run_all([], tmp_path, data_dir=None, jobs=2) == Outcome(done=[], failed={}, left={})
+
+
+def test_the_parent_needs_no_torch_where_nothing_is_to_do(tmp_path: Path) -> None:
+    fit(TINY, tmp_path)
+    out, err = parent(tmp_path, [TINY], jobs=2, code=PARENT + "\nassert 'torch' not in sys.modules").communicate(
+        timeout=60
+    )
+    assert json.loads(out) == {"done": [TINY.run_id], "failed": {}, "left": {}} and err == ""
+
+
+def test_fewer_than_one_job_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="jobs: expected a whole number ≥ 1, got 0"):
+        run_all(FOUR, tmp_path, data_dir=None, jobs=0)
+
+
+def test_what_cannot_be_made_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    no_files = TINY.with_(data="cifar10")
+    damaged, overwritten, finished = (TINY.with_(seed=seed) for seed in (11, 12, 13))
+    for config in (damaged, overwritten):
+        (tmp_path / config.run_id).mkdir()
+        (tmp_path / config.run_id / "config.json").write_text("{")
+    (tmp_path / overwritten.run_id / "done.json").write_text("{}")
+    fit(finished, tmp_path)
+    (tmp_path / finished.run_id / "config.json").write_text(
+        (tmp_path / finished.run_id / "config.json").read_text().replace('"seed": 13', '"seed": 99')
+    )
+    odd = [DIVERGES, no_files, damaged, overwritten, finished]
+    outcome = run_all([*odd, *FOUR[:2]], tmp_path, data_dir=tmp_path / "nowhere", jobs=1)
+    assert outcome.done == names(FOUR[:2])
+    assert list(outcome.failed) == [DIVERGES.run_id] and "diverged" in outcome.failed[DIVERGES.run_id]
+    assert list(outcome.left) == names([no_files, damaged, overwritten, finished])
+    assert "nowhere" in outcome.left[no_files.run_id]
+    assert "config.json is damaged" in outcome.left[damaged.run_id]
+    assert "config.json is damaged" in outcome.left[overwritten.run_id]
+    assert "holds another configuration" in outcome.left[finished.run_id]
+    assert all("\n" not in line for line in outcome.left.values())
+    said = capfd.readouterr().err
+    assert f"{no_files.run_id}  left out  " in said and f"{DIVERGES.run_id}  failed  diverged" in said
+    none_may_start(monkeypatch)
+    assert run_all([DIVERGES], tmp_path, data_dir=None, jobs=1).failed == outcome.failed, "a failed run is tried again"
+
+
+@pytest.mark.filterwarnings("default")
+def test_an_unexpected_exception_is_told_with_its_run_and_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def writes(*_: object, **__: object) -> list[Any]:
+        warnings.warn("look here", stacklevel=1)
+        raise ZeroDivisionError("of all things")
+
+    monkeypatch.setattr("faudit.train.writes", writes)
+    answer = attempt(TINY.to_json(), tmp_path, data_dir=None)
+    assert (answer.word, answer.text) == ("raised", "met a bug: ZeroDivisionError('of all things')")
+    warning, bug = answer.remarks
+    assert warning == "faudit: warning: look here"
+    assert bug.startswith(f"{TINY.run_id} met a bug:\nTraceback") and 'raise ZeroDivisionError("of' in bug
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_no_run_and_changes_none(
+    tmp_path: Path, alone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed: list[int] = []
+
+    def kill() -> None:
+        if until(lambda: is_under_way(tmp_path, LONG[0])):
+            killed.extend(workers_of(os.getpid())[:1])  # by age: the first was given the first run
+            os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcome = run_all([LONG[0], TINY], tmp_path, data_dir=None, jobs=2)
+    killer.join()
+    assert outcome == Outcome(done=names([LONG[0], TINY]), failed={}, left={}) and len(killed) == 1
+    assert capsys.readouterr().err.count("its worker was ended by SIGKILL; it is tried again") == 1
+    same_as_alone([LONG[0], TINY], tmp_path, alone)
+
+
+def test_a_run_whose_workers_die_again_and_again_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    killed: set[int] = set()
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.is_set():
+            for worker in set(workers_of(os.getpid())) - killed:
+                killed.add(worker)
+                os.kill(worker, signal.SIGKILL)
+            time.sleep(0.05)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcome = run_all([TINY.with_(epochs=200)], tmp_path, data_dir=None, jobs=2)
+    over.set()
+    killer.join()
+    assert len(killed) == 3 and not outcome.done
+    assert list(outcome.left.values()) == [
+        "its worker was ended by SIGKILL. 3 attempts got it no further: is there memory and disk for it?"
+    ]
+    assert capsys.readouterr().err.count("tried again") == 2
+
+
+@pytest.mark.slow
+def test_workers_leave_with_a_killed_parent_and_the_same_call_goes_on(tmp_path: Path, alone: Path) -> None:
+    first = parent(tmp_path, LONG[:1], jobs=2)
+    assert until(lambda: is_under_way(tmp_path, LONG[0])), ended(first)
+    workers = workers_of(first.pid)
+    first.kill()
+    first.communicate()
+    assert len(workers) == 1 and until(lambda: not any(map(is_alive, workers)), seconds=15)
+    assert Run(tmp_path / LONG[0].run_id).status == "stopped"
+    assert run_all(LONG[:1], tmp_path, data_dir=None, jobs=2).done == names(LONG[:1])
+    same_as_alone(LONG[:1], tmp_path, alone)
+
+
+def test_an_interrupt_stops_workers_that_are_starting(tmp_path: Path) -> None:
+    sweep = parent(tmp_path, FOUR, jobs=2)
+    assert until(lambda: workers_of(sweep.pid)), ended(sweep)
+    os.killpg(sweep.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    assert sweep.communicate(timeout=60) == ("", "") and sweep.returncode == 130
+    assert not workers_of(sweep.pid)
+
+
+@pytest.mark.slow
+def test_an_interrupt_stops_workers_that_are_training(tmp_path: Path) -> None:
+    endless = TINY.with_(epochs=100_000)
+    sweep = parent(tmp_path, [endless], jobs=2)
+    assert until(lambda: is_under_way(tmp_path, endless)), ended(sweep)
+    workers = workers_of(sweep.pid)
+    os.kill(sweep.pid, signal.SIGTERM)
+    assert sweep.communicate(timeout=60) == ("", "") and sweep.returncode == 130
+    assert len(workers) == 1 and not is_alive(workers[0])
+    assert Run(tmp_path / endless.run_id).status == "stopped"
+
+
+@pytest.mark.slow
+def test_two_parents_on_one_store_share_the_work(tmp_path: Path, alone: Path) -> None:
+    configs = [*LONG, *FOUR[:2]]
+    both = [parent(tmp_path, configs, jobs=1) for _ in range(2)]
+    said = [sweep.communicate(timeout=120) for sweep in both]
+    assert [json.loads(out) for out, _ in said] == [{"done": names(configs), "failed": {}, "left": {}}] * 2
+    for config in configs:
+        epochs = [row["epoch"] for row in Run(tmp_path / config.run_id).rows()]
+        assert len(epochs) == len(set(epochs))
+    same_as_alone(configs, tmp_path, alone)
+
+
+@pytest.mark.slow
+def test_a_run_that_another_process_holds_is_trained_once_it_is_free(tmp_path: Path) -> None:
+    held = Run(tmp_path / FOUR[0].run_id)
+    taken = threading.Event()
+
+    def hold() -> None:
+        with held.locked():
+            taken.set()
+            until(lambda: Run(tmp_path / FOUR[1].run_id).status == "done")
+            time.sleep(0.5)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait()
+    outcome = run_all(FOUR[:2], tmp_path, data_dir=None, jobs=1)
+    holder.join()
+    assert outcome == Outcome(done=names(FOUR[:2]), failed={}, left={})
+    assert [row["epoch"] for row in held.rows()] == [0, 1, 2]
+
+
+def test_a_long_run_has_at_most_one_plain_line_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(TINY, tmp_path)
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    lines = Lines({TINY.run_id: TINY}, {}, tmp_path)
+    lines.began(TINY)
+    for now in (1001.0, 1061.0, 1062.0, 1100.0, 1122.0):  # noqa: B007  # the clock reads it
+        lines.tick([TINY])
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and all(line.startswith(f"{TINY.run_id}  epoch 2/2  acc 0.") for line in said)
+
+
+def test_a_terminal_shows_counts_and_the_running_runs(tmp_path: Path) -> None:
+    done, running, new = TINY, TINY.with_(seed=1), TINY.with_(seed=2)
+    fit(running, tmp_path)  # as good as running, for who looks at its rows
+    text = io.StringIO()
+    wanted = {config.run_id: config for config in (done, running, new)}
+    console = Console(file=text, force_terminal=True, width=80, highlight=False)
+    bars = Bars(wanted, {done.run_id: ("done", "")}, tmp_path, console=console)
+    with bars.screen:
+        bars.began(running)
+        bars.tick([running, new])
+        middle = text.getvalue()
+        bars.ended(running, "done", "")
+        bars.ended(new, "left", "no [files]")
+        bars.tick([])
+    assert "1/3 runs: 1 done  0 failed  0 left out" in middle
+    assert f"{running.run_id}  2/2" in middle and "acc 0." in middle and f"{new.run_id}  –/2" in middle
+    after = text.getvalue().removeprefix(middle)
+    assert "3/3 runs: 2 done  0 failed  1 left out" in after and f"{new.run_id}  left out  no [files]" in after

@@ -1,0 +1,208 @@
+"""A study file gives the runs it describes, and everything wrong with it is told at once, before anything starts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faudit.audit.audit import control_of
+from faudit.config import RunConfig
+from faudit.errors import ConfigError
+from faudit.papers.faeval.experiments import ARMS, Plan
+from faudit.sweep import STUDIES
+from faudit.sweep.check import refuse
+from faudit.sweep.study import read, runs_of
+
+
+def study(text: str, tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    return path
+
+
+def told(document: dict[str, Any], **options: Any) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        runs_of(document, options.pop("overrides", {}), where="s.toml", **options)
+    return str(caught.value).splitlines()
+
+
+def test_a_grid_is_every_combination_over_the_shared_settings(tmp_path: Path) -> None:
+    text = 'batch-size = 64\n[grid]\nrule = ["bp", "dfa"]\npenalty = [0, 1e-2]\nseed = [1, 2]\n'
+    wanted = [
+        RunConfig(batch_size=64, rule=rule, penalty=penalty, seed=seed)
+        for rule in ("bp", "dfa")
+        for penalty in (0.0, 1e-2)
+        for seed in (1, 2)
+    ]
+    assert read(study(text, tmp_path)) == wanted
+    assert read(study(text, tmp_path), {"threads": "2"}) == [config.with_(threads=2) for config in wanted]
+
+
+def test_excludes_take_out_of_the_grid_and_includes_add(tmp_path: Path) -> None:
+    text = """
+    epochs = 5
+    [grid]
+    rule = ["bp", "dfa"]
+    penalty = [0, 1e-4, 1e-2]
+    [[exclude]]
+    rule = "bp"
+    penalty = [1e-4, 1e-2]
+    [[include]]
+    rule = "fa"
+    epochs = 7
+    [include.grid]
+    seed = [1, 2]
+    keep-epochs = [[], [1, 3]]
+    """
+    base = RunConfig(epochs=5)
+    found = read(study(text, tmp_path))
+    assert found[:4] == [base, *(base.with_(rule="dfa", penalty=value) for value in (0, 1e-4, 1e-2))]
+    more = base.with_(rule="fa", epochs=7)
+    assert found[4:] == [more.with_(seed=seed, keep_epochs=kept) for seed in (1, 2) for kept in ((), (1, 3))]
+
+
+def test_a_study_without_a_grid_is_one_run_or_its_includes() -> None:
+    assert runs_of({"rule": "fa"}, {}, where="") == [RunConfig(rule="fa")]
+    assert runs_of({"rule": "fa", "include": [{"seed": 3}]}, {}, where="") == [RunConfig(rule="fa", seed=3)]
+
+
+def test_controls_are_the_audits_and_each_is_there_once() -> None:
+    grid = {"rule": ["bp", "dfa", "fa"], "penalty": [0, 0.1], "seed": [1, 2]}
+    found = runs_of({"with": ["matched"], "grid": grid}, {}, where="")
+    runs, controls = found[:12], found[12:]
+    assert {config.run_id for config in controls} == {control_of(config).run_id for config in runs}
+    assert len(controls) == 6 and {config.rule for config in controls} == {"frozen-bp", "frozen-dfa", "frozen-fa"}
+    named = runs_of({"with": ["frozen-dfa"], "grid": grid}, {}, where="")[12:]
+    assert [config.rule for config in named] == ["frozen-dfa"] * 2
+    already = runs_of({"with": ["frozen-dfa"], "grid": {"rule": ["dfa", "frozen-dfa"]}}, {}, where="")
+    assert len(already) == 2
+
+
+def test_every_problem_is_told_at_once_with_its_place_and_the_nearest_valid_key() -> None:
+    document = {
+        "net": "resnlp",
+        "bath-size": 3,
+        "with": ["frozen-dfaa"],
+        "grid": {"rule": ["bp", "dfaa"], "sead": [1], "lr": [], "seed": [1, 2, 1], "penalty": 3, "keep-epochs": [1]},
+        "include": [{"seed": 1}, {"epochs": 0, "grid": {"widht": [3]}}],
+        "exclude": [{}],
+    }
+    lines = told(document)
+    for place, expected in [
+        ("net: ", "did you mean 'resmlp'?"),
+        ("unknown setting 'bath-size'", "did you mean 'batch-size'?"),
+        ("with: ", "did you mean 'frozen-dfa'?"),
+        ("[grid] rule: ", "got 'dfaa'"),
+        ("[grid] unknown setting 'sead'", "did you mean 'seed'?"),
+        ("[grid] lr: ", "at least one value, got []"),
+        ("[grid] seed: ", "each value once, got 1 twice"),
+        ("[grid] penalty: ", "expected a list"),
+        ("[grid] keep-epochs: ", "a list of lists of epochs"),
+        ("[[include]] 2 epochs: ", "got 0"),
+        ("[[include]] 2 grid unknown setting 'widht'", "did you mean 'width'?"),
+        ("[[exclude]] 1 is empty", ""),
+    ]:
+        assert any(line.startswith(place) and expected in line for line in lines), (place, lines)
+    assert len(lines) == 12 and all(line.endswith("(s.toml)") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"grid": {}}, "[grid] is empty"),
+        ({"grid": {"seed": []}}, "at least one value"),
+        ({"grid": 3}, "expected a table of settings, got 3"),
+        ({}, "the study is empty: expected settings, a [grid] or an [[include]]"),
+        ({"with": ["matched"]}, "the study is empty"),
+        ({"include": {"seed": 1}}, "expected at least one table headed [[include]], got {'seed': 1}"),
+        ({"rule": "fa", "include": []}, "include: expected at least one table headed [[include]], got []"),
+        ({"grid": {"seed": [1]}, "exclude": []}, "exclude: expected at least one table headed [[exclude]], got []"),
+        ({"seed": 1, "grid": {"seed": [1, 2]}}, "[grid] seed: also set outside the grid, as 1"),
+        ({"include": [{"seed": 1, "grid": {"seed": [2]}}]}, "[[include]] 1 grid seed: also set outside"),
+        ({"grid": {"rule": ["bp"]}, "exclude": [{"rule": "bp"}]}, "the study has no runs"),
+        ({"grid": {"rule": ["bp"]}, "exclude": [{"rule": "fa"}]}, "[[exclude]] 1: matches no run of the grid"),
+        ({"rule": "bp", "exclude": [{"rule": "bp"}]}, "expected a [grid] to leave runs out of"),
+        ({"grid": {"seed": [42]}, "include": [{"rule": "bp"}]}, "is asked for twice"),
+        ({"grid": {"penalty": [0, 0.0]}}, "each value once"),
+        ({"epochs": 2, "keep-epochs": [3], "grid": {"seed": [1, 2]}}, "up to the last, 2, got 3 (in 2 runs)"),
+        ({"rule": "bp", "with": "frozen-dfa"}, "with: expected a list"),
+    ],
+)
+def test_empty_duplicated_and_contradictory_grids_are_refused(document: dict[str, Any], expected: str) -> None:
+    lines = told(document)
+    assert len(lines) == 1 and expected in lines[0] and lines[0].endswith("(s.toml)")
+
+
+def test_a_flag_against_the_grid_is_a_contradiction() -> None:
+    assert "[grid] threads: also set outside" in told({"grid": {"threads": [1, 2]}}, overrides={"threads": "2"})[0]
+
+
+def test_a_billion_runs_are_counted_and_refused_not_enumerated() -> None:
+    axis = list(range(1, 1001))
+    document: dict[str, Any] = {"grid": {"seed": axis, "lr": axis, "penalty": axis}}
+    started = time.monotonic()
+    (line,) = told(document)
+    assert "1,000,000,000 runs" in line and "--max-runs 1000000000" in line
+    assert time.monotonic() - started < 5
+    small = {"grid": {"seed": [1, 2, 3]}}
+    assert "3 runs" in told(small, limit=2)[0] and len(runs_of(small, {}, where="", limit=3)) == 3
+
+
+@pytest.mark.parametrize("text", ["grid = [", "\x00", "[grid]\nseed = [1, 2"])
+def test_what_is_not_toml_is_refused_in_a_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="is not TOML") as caught:
+        read(study(text, tmp_path))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "0x" + "f" * 5000], ids=["decimal", "hexadecimal"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed = N", "rule = N", "lr = N", "keep-epochs = [N]", "grid = N", "seed = 1\nwith = N", "seed = 1\nwith = [N]",
+        "seed = 1\ninclude = N", "[grid]\nseed = N", "[grid]\nseed = [N]", "[grid]\nseed = [1]\n[[exclude]]\nseed = N",
+        "[grid]\nseed = [1]\n[[include]]\nseed = 2\ngrid = N",
+    ],
+)  # fmt: skip
+def test_numbers_of_thousands_of_digits_are_refused_in_a_line(tmp_path: Path, text: str, number: str) -> None:
+    text = text.replace("N", number)
+    with pytest.raises(ConfigError) as caught:
+        read(study(text, tmp_path))
+    (line,) = str(caught.value).splitlines()
+    assert line.endswith("study.toml)") or "is not TOML" in line
+    assert ("got a number of thousands of digits" in line or "limit (4300 digits)" in line) and len(line) < 400
+
+
+def test_a_missing_file_names_the_nearest_built_in() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'penalties'"):
+        read(Path("penaltiez"))
+
+
+def test_the_built_in_studies_are_whole() -> None:
+    for name in STUDIES:
+        assert STUDIES[name].exists() and len(STUDIES.summary(name)) > 20
+        refuse(read(Path(name)), data_dir=None, data_elsewhere=True)
+    published, plan = read(Path("published")), Plan()
+    wanted = {plan.config(arm, seed).run_id for arm in ARMS for seed in plan.seeds}
+    assert {config.run_id for config in published} == wanted and len(published) == len(wanted)
+    assert len(read(Path("penalties"))) == 48
+
+
+def test_what_only_the_parts_know_is_refused_before_anything_starts() -> None:
+    base = RunConfig()
+    bad = [
+        *(base.with_(clip=2.0, seed=seed) for seed in (1, 2)),
+        base.with_(batch_size=2000),
+        base.with_(net="vit", patch=3),
+        base.with_(data="cifar10"),
+    ]
+    with pytest.raises(ConfigError) as caught:
+        refuse([base, *bad], data_dir=None, data_elsewhere=False)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 4 and all("(" in line for line in lines)
+    assert "rule bp does not read clip" in lines[0] and lines[0].endswith("and 1 more)")
+    assert any("larger than the data" in line for line in lines) and any("--data-dir" in line for line in lines)
+    refuse([base.with_(data="cifar10")], data_dir=None, data_elsewhere=True)

@@ -1,0 +1,170 @@
+"""What a node sends of a run is what the driver would have made; what a killed task leaves is cleared away."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+import pytest
+
+from faudit.config import RunConfig
+from faudit.data import DATASETS
+from faudit.store import checkpoint
+from faudit.store.run import Run
+from faudit.sweep import update as node
+from faudit.sweep.update import NEEDS_DATA, NEXT, Fetch, RunUpdate, parts_of, train, unpacked, write_down
+from faudit.train import fit, stream
+from tests.conftest import tiny_dataset
+from tests.test_resume import identical
+
+TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
+
+
+@pytest.fixture(autouse=True)
+def own_tmp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of temporary files that no other process has."""
+    folder = tmp_path_factory.mktemp("node")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def sent(settings: RunConfig, store: Path, fetch: Fetch | None = None) -> Iterator[RunUpdate]:
+    """The parcels of a task that gets what a driver's store holds of its run."""
+    run = Run(store / settings.run_id)
+    files = {path.name: path.read_bytes() for path in run.path.glob("*.*")} if run.path.exists() else {}
+    return train(settings.to_json(), files, None, fetch, str(store))
+
+
+def epoch_of(parcel: RunUpdate, scratch: Path) -> int | None:
+    """At which epoch the checkpoint in a parcel stands."""
+    if "last.safetensors" not in parcel.files:
+        return None
+    (scratch / "c").write_bytes(parcel.files["last.safetensors"])
+    return checkpoint.load(scratch / "c")[1]["epoch"]
+
+
+def test_a_node_without_the_data_asks_for_it_and_trains_on_what_it_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "CHECKPOINT_EVERY", 3600.0)
+    config = TINY.with_(data="mnist", batch_size=20)
+    (only,) = sent(config, tmp_path)
+    assert only.answer.word == NEEDS_DATA
+    data = tiny_dataset()
+    parcels = list(sent(config, tmp_path, lambda: parts_of(data)))
+    run = Run(tmp_path / config.run_id)
+    calm = [dict(row) for row in stream(config, run, dataset=data)]
+    assert [parcel.answer.word for parcel in parcels] == [NEXT] * 3 + ["ended"]
+    assert b"".join(parcel.rows for parcel in parcels).count(b"\n") == len(calm) == 3
+    assert [parcel.afresh for parcel in parcels] == [True, False, False, False]
+    assert list(parcels[0].files) == ["env.json", "config.json"]
+    assert list(parcels[-1].files) == ["last.safetensors", "done.json"]
+    theirs, ours = parcels[-1].files["done.json"], (run.path / "done.json").read_bytes()
+    assert theirs.split(b"weights_sha256")[1] == ours.split(b"weights_sha256")[1]
+
+
+def test_a_node_that_has_the_data_fetches_none(tmp_path: Path) -> None:
+    def fetch() -> dict[str, object]:
+        raise AssertionError("fetched")
+
+    assert [parcel.answer.word for parcel in sent(TINY, tmp_path, fetch)][-1] == "ended"
+
+
+def test_a_dataset_is_the_same_after_the_journey() -> None:
+    data = DATASETS["digits"](None)
+    assert unpacked("digits", lambda: parts_of(data)).fingerprint() == data.fingerprint()
+
+
+@pytest.mark.parametrize("log_every", [1, 4, 20])
+def test_every_checkpoint_leaves_when_it_is_written_however_rare_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_every: int
+) -> None:
+    monkeypatch.setattr(node, "CHECKPOINT_EVERY", 0.0)
+    parcels = list(sent(TINY.with_(epochs=8, log_every=log_every), tmp_path))
+    came = [epoch for parcel in parcels if (epoch := epoch_of(parcel, tmp_path)) is not None]
+    assert came == list(range(9)), "each once"
+    monkeypatch.setattr(node, "CHECKPOINT_EVERY", 3600.0)
+    parcels = list(sent(TINY.with_(epochs=8, log_every=log_every), tmp_path))
+    assert [epoch_of(parcel, tmp_path) for parcel in parcels if parcel.files][-1] == 8
+    assert sum("last.safetensors" in parcel.files for parcel in parcels) == 1
+
+
+def test_a_lost_task_costs_what_came_after_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "CHECKPOINT_EVERY", 0.0)
+    config = TINY.with_(epochs=9, log_every=100, keep_epochs=(2, 7))
+    run = Run(tmp_path / "driver" / config.run_id)
+    run.path.mkdir(parents=True)
+    lost = sent(config, tmp_path / "driver")
+    for parcel in lost:
+        write_down(parcel, run)
+        if epoch_of(parcel, tmp_path) == 5:
+            break
+    lost.close()  # type: ignore[attr-defined]  # train is a generator
+    assert run.kept(2).exists() and len(run.rows()) == 1
+    again = list(sent(config, tmp_path / "driver"))
+    for parcel in again:
+        write_down(parcel, run)
+    assert [epoch for parcel in again if (epoch := epoch_of(parcel, tmp_path)) is not None] == [6, 7, 8, 9]
+    identical(run, fit(config, tmp_path / "calm"))
+    assert run.kept(2).read_bytes() == Run(tmp_path / "calm" / config.run_id).kept(2).read_bytes()
+    assert run.kept(7).exists()
+
+
+def test_what_a_task_refuses_comes_back_as_an_answer(tmp_path: Path) -> None:
+    (last,) = sent(TINY.with_(clip=2.0), tmp_path)
+    assert last.answer.word == "refused" and "does not read clip" in last.answer.text
+
+
+def test_a_refusal_names_the_drivers_file(tmp_path: Path, own_tmp: Path) -> None:
+    run = fit(TINY, tmp_path)
+    (run.path / "done.json").unlink()
+    run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:-5])
+    (last,) = sent(TINY, tmp_path)
+    assert last.answer.word == "refused" and str(run.checkpoint) in last.answer.text
+    assert str(own_tmp) not in last.answer.text
+
+
+def test_a_full_disk_of_a_node_is_told_as_the_nodes(
+    tmp_path: Path, own_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    (last,) = sent(TINY, tmp_path)
+    assert last.answer.word == "disk" and f"cannot use {own_tmp}" in last.answer.text
+
+
+def test_a_run_that_raises_sends_all_it_has_and_its_traceback_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bug(*_: object) -> float:
+        raise ZeroDivisionError("of all things")
+
+    monkeypatch.setattr("faudit.train.one_epoch", bug)
+    *_, last = parcels = list(sent(TINY, tmp_path))
+    assert last.answer.word == "raised" and last.answer.text == "met a bug: ZeroDivisionError('of all things')"
+    assert sum("Traceback" in said for parcel in parcels for said in parcel.answer.remarks) == 1
+    assert epoch_of(last, tmp_path) == 0 and "config.json" in parcels[0].files
+
+
+def test_a_task_clears_away_what_a_killed_one_left_and_nothing_else(own_tmp: Path) -> None:
+    names = ["faudit-task-left", "faudit-task-held", "faudit-task-young", "faudit-task-lockless", "faudit-other"]
+    left, held, young, lockless, other = folders = [own_tmp / name for name in names]
+    for folder in folders:
+        (folder / "run").mkdir(parents=True)
+        (folder / "lock").touch()
+        os.utime(folder / "lock", (0, 0))
+    (young / "lock").touch()
+    (lockless / "lock").unlink()
+    (own_tmp / "faudit-task-file").touch()
+    (own_tmp / "faudit-task-link").symlink_to(other)
+    with filelock.FileLock(held / "lock"), node.own_folder() as own:
+        os.utime(own / "lock", (0, 0))
+        node.sweep_up()
+        assert not left.exists() and own.exists()
+    kept = [held, young, lockless, other, own_tmp / "faudit-task-file", own_tmp / "faudit-task-link"]
+    assert sorted(own_tmp.iterdir()) == sorted(kept) and (other / "run").exists()
