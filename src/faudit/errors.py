@@ -42,7 +42,7 @@ OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception means that memory ran out: Python, torch and the loader of libraries each say it otherwise."""
+    """Whether an exception means that memory ran out, in the words of Python, torch or the loader of libraries."""
     said = ("can't allocate memory", "out of memory", "failed to map segment", "cannot allocate memory")
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | OSError | ImportError) and any(words in str(error) for words in said)

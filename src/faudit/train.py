@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from faudit.config import RunConfig
+from faudit.config import RunConfig, needs_files
 from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
-from faudit.errors import StoreError
+from faudit.errors import DataError, StoreError
 from faudit.experiment import Experiment, prepare, refuse_unused, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
@@ -57,6 +57,11 @@ def writes(
     """The same, yielding after whatever is written: a row, or None for a checkpoint or for the file that ends a run."""
     if run.status in ("done", "failed"):
         run.must_hold(config)
+        if data_dir is not None and needs_files(config):
+            try:
+                must_be_trained_on(run, DATASETS[config.data](data_dir), data_dir=data_dir)
+            except DataError as error:
+                warnings.warn(f"{run.path} is finished, whatever {data_dir} holds: {error}", stacklevel=2)
         return
     refuse_unused(config)
     experiment = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
@@ -85,6 +90,16 @@ def writes(
             started += time.perf_counter() - saved  # what the caller does meanwhile is not training
         run.finish(summary(run, experiment))
         yield None
+
+
+def must_be_trained_on(run: Run, dataset: Dataset, *, data_dir: Path) -> None:
+    """Refuse other data than a finished run was trained on."""
+    found = dataset.fingerprint()
+    if found != run.environment().get("data_sha256", found):
+        raise StoreError(
+            f"{run.path} is finished, and was trained on other {dataset.name} files than those in {data_dir} (their "
+            "contents differ). Point --data-dir at the same copy, or use another --runs directory."
+        )
 
 
 def is_logged(config: RunConfig, epoch: int) -> bool:
@@ -180,6 +195,11 @@ def resume(run: Run, experiment: Experiment) -> int:
         raise StoreError(
             f"{run.rows_file} lacks the row of epoch {missing[0]} though the checkpoint stands at epoch {epoch}. "
             f"Put the file back, or delete {run.path} to train the run again."
+        )
+    if lost := [due for due in experiment.config.keep_epochs if due <= epoch and not run.kept(due).exists()]:
+        raise StoreError(
+            f"{run.kept(lost[0])} is gone: expected the checkpoint that keep-epochs asks for, since the run stands at "
+            f"epoch {epoch}. Put the file back, or delete {run.path} to train the run again."
         )
     return epoch
 

@@ -289,9 +289,7 @@ LIGHT: list[list[str]] = [
 
 @pytest.mark.parametrize("words", LIGHT, ids=" ".join)
 def test_what_needs_no_torch_imports_none(words: list[str]) -> None:
-    code = (
-        f"import sys\nfrom faudit.cli.main import main\nmain({words!r})\nassert 'torch' not in sys.modules"
-    )
+    code = f"import sys\nfrom faudit.cli.main import main\nmain({words!r})\nassert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "tests", check=False)
     assert done.returncode == 0, done.stderr
 

@@ -184,7 +184,7 @@ def test_a_missing_file_names_the_nearest_built_in() -> None:
 def test_the_built_in_studies_are_whole() -> None:
     for name in STUDIES:
         assert STUDIES[name].exists() and len(STUDIES.summary(name)) > 20
-        refuse(read(Path(name)), data_dir=None, data_elsewhere=True)
+        refuse(read(Path(name)), data_dir=None, elsewhere=True)
     published, plan = read(Path("published")), Plan()
     wanted = {plan.config(arm, seed).run_id for arm in ARMS for seed in plan.seeds}
     assert {config.run_id for config in published} == wanted and len(published) == len(wanted)
@@ -200,9 +200,9 @@ def test_what_only_the_parts_know_is_refused_before_anything_starts() -> None:
         base.with_(data="cifar10"),
     ]
     with pytest.raises(ConfigError) as caught:
-        refuse([base, *bad], data_dir=None, data_elsewhere=False)
+        refuse([base, *bad], data_dir=None, elsewhere=False)
     lines = str(caught.value).splitlines()
     assert len(lines) == 4 and all("(" in line for line in lines)
     assert "rule bp does not read clip" in lines[0] and lines[0].endswith("and 1 more)")
     assert any("larger than the data" in line for line in lines) and any("--data-dir" in line for line in lines)
-    refuse([base.with_(data="cifar10")], data_dir=None, data_elsewhere=True)
+    refuse([base.with_(data="cifar10")], data_dir=None, elsewhere=True)

@@ -12,14 +12,14 @@ import json
 from pathlib import Path
 
 from faudit.cli.flags import Parser
-from faudit.cli.output import say
+from faudit.cli.output import refuse_stdout, say
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.figures import FIGURES
 from faudit.figures.figure import FORMATS, make
 from faudit.figures.table import Table
 from faudit.papers.faeval.experiments import PENALTIES, Plan
-from faudit.store.files import write_json, write_whole
+from faudit.store.files import write_json, write_text
 from faudit.store.run import Run
 
 PLAN = Plan(data="digits", epochs=30, seeds=(42,))
@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from faudit.sweep.engine import cores
     from faudit.sweep.local import run_all
 
+    refuse_stdout("--out", args.out, "a directory")
     runs = store(args.out)
     outcome = run_all(RUNS, runs, data_dir=None, jobs=cores())
     if outcome.left:
@@ -90,7 +91,7 @@ def verdicts(out: Path) -> dict[str, tuple[str, str]]:
         from faudit.audit.protocol import PROTOCOLS
 
         audited = [audit(Run(store(out) / name), PROTOCOLS["faudit-1"], data_dir=None) for name in names]
-        write_whole(page_file, page(audited, utility_of=None, sensitivity_of=None).encode())
+        write_text(page_file, page(audited, utility_of=None, sensitivity_of=None))
         found = {"runs": names, "verdicts": [[one.verdict.verdict, one.verdict.reasons[0]] for one in audited]}
         write_json(kept, found)
     told = zip(RUNS, found["verdicts"], strict=True)

@@ -7,15 +7,18 @@ import sys
 from pathlib import Path
 
 from faudit.cli.flags import Parser, add_plan, add_where, plan_of
-from faudit.cli.output import complain, remark
+from faudit.cli.output import complain, refuse_stdout, remark
 from faudit.errors import ConfigError, StoreError
 from faudit.papers.faeval.experiments import Plan
+from faudit.store.files import STDOUT
 
 HELP = "write the runs as the paper's result files, or as one table"
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("--out", type=Path, required=True, metavar="PATH", help="for `results`, or the table's file")
+    own.add_argument(
+        "--out", type=Path, required=True, metavar="PATH", help="for `results`, or the table's file (- is stdout)"
+    )
     own.add_argument(
         "--format", choices=["study", "csv", "parquet"], default="study", metavar="study|csv|parquet",
         help="the study's files (default), or every row of every run in one table",
@@ -36,6 +39,7 @@ def export_files(args: argparse.Namespace) -> int:
     from faudit.figures.table import Table
     from faudit.papers.faeval.files import export
 
+    refuse_stdout("--out", args.out, "a directory for the study's files")
     if args.data is None or args.epochs is None:
         found = recipe_of(args.runs)
         args.data, args.epochs = args.data or found[0], args.epochs or found[1]
@@ -68,8 +72,13 @@ def export_table(args: argparse.Namespace) -> int:
     from faudit.store.index import conditions
     from faudit.store.table import export
 
+    for flag in ("data", "epochs", "seeds"):
+        if getattr(args, flag) not in (None, Plan.seeds):  # its default is a tuple, what was given a list
+            raise ConfigError(f"--{flag}: expected with --format study, got --format {args.format}. Use --where there.")
+
     count, damaged = export(args.runs, args.out, form=args.format, wanted=conditions(args.where))
     complain(damaged)
-    print(args.out)
+    if args.out != STDOUT:
+        print(args.out)
     print(f"{count} rows", file=sys.stderr)
     return 2 if damaged else 0

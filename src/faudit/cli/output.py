@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faudit.errors import ConfigError
+from faudit.store.files import STDOUT, write_text
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-
-STDOUT = Path("-")  # as the name of a file to write
 
 
 class Unwritten(Exception):
@@ -103,6 +102,14 @@ def say(*things: Any) -> None:
             print(thing)
         else:
             console.print(thing)
+
+
+def write_page(path: Path, text: str) -> None:
+    """A text into a file, or on standard output for ``-``."""
+    if path == STDOUT:
+        print(text)
+    else:
+        write_text(path, text)
 
 
 def refuse_stdout(flag: str, path: Path, expected: str) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from faudit.cli.flags import Parser, add_data_dir, add_plan, add_venue, count, plan_of
-from faudit.cli.output import complain, remark
+from faudit.cli.output import complain, refuse_stdout, remark
 from faudit.figures import FIGURES
 
 HELP = "make the runs that a figure or the claims need, then the figures and the claims"
@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from faudit.papers.reproduce import reproduce
     from faudit.sweep.engine import cores
 
+    refuse_stdout("--out", args.out, "a directory")
     jobs = cores() if args.jobs is None else args.jobs
     result = reproduce(
         args.name, plan_of(args), runs=args.runs, out=args.out, data_dir=args.data_dir, jobs=jobs, venue=args.venue

@@ -21,7 +21,7 @@ from faudit.papers.faeval.claims import CLAIMS, judged
 from faudit.papers.faeval.experiments import ARMS, Plan
 from faudit.papers.page import page
 from faudit.registry import unknown
-from faudit.store.files import refusals, write_json, write_whole
+from faudit.store.files import refusals, write_json, write_text
 from faudit.store.index import sign
 from faudit.store.run import Run, no_store
 from faudit.sweep.local import run_all
@@ -127,7 +127,7 @@ def write_claims(table: Table, out: Path, result: Result) -> None:
     entries = judged(table)
     head = {"plan": table.plan.to_json(), "rehearsal": not table.plan.is_full}
     write_json(out / "claims.json", {**head, "claims": entries})
-    write_whole(out / "claims.md", page(entries, table.plan, table.remarks).encode())
+    write_text(out / "claims.md", page(entries, table.plan, table.remarks))
     result.drawn.append("claims")
     for entry in entries:
         result.verdicts[entry["verdict"]] = result.verdicts.get(entry["verdict"], 0) + 1

@@ -24,7 +24,7 @@ import orjson
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, LockedError, StoreError
-from faudit.registry import unknown
+from faudit.registry import nearest
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
 from faudit.store.rows import Row, from_line, from_lines, to_line
 
@@ -161,9 +161,9 @@ class Run:
 
     def rows(self) -> list[Row]:
         """Every whole row; a last line cut short by a kill is not a row."""
-        if not self._has("rows.jsonl"):
-            return []
         with refusals(f"{self.path}/rows.jsonl"):
+            if not self._has("rows.jsonl"):
+                return []
             data = contents(f"{self.path}/rows.jsonl")
         lines = data.split(b"\n")[:-1]  # what follows the last newline is torn
         try:
@@ -225,9 +225,14 @@ def runs_in(store: Path) -> list[Run]:
 
 def run_named(name: str, runs: Path) -> Run:
     """A run by its directory, or by its name in the store."""
-    run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
+    with refusals(name):
+        run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
     if run.status == "new":
-        raise StoreError(unknown(f"run (in {runs})", name, [run.name for run in runs_in(runs)]))
+        names = [run.name for run in runs_in(runs)]
+        raise StoreError(
+            f"unknown run {name!r}{nearest(name, names)}: expected a directory or one of the {len(names)} runs in "
+            f"{runs}. List them with `faudit show --runs {runs}`."
+        )
     return run
 
 

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from faudit.config import quoted
 from faudit.errors import StoreError
-from faudit.store.rows import Row, finite, growth
+from faudit.store.rows import OVERFLOWED, Row, finite, growth
 from faudit.store.run import Run
 
 SUMMED = {"test_acc", "growth_max", "seconds"}  # what ``done.json`` holds of all rows
+TEXTS = ("reason", "data_sha256", "weights_sha256")
+NUMBERS = ("epochs", "test_acc", "acc_eval", "loss_eval", "hidden_norm", "grad_norm", "growth", "growth_max", "seconds")
+EXACT = 2**53  # whole numbers up to here are floats too
 
 
 @contextmanager
@@ -18,14 +22,36 @@ def whole_rows(run: Run) -> Iterator[None]:
     """A row without the entries or types that every row has is damage, not a bug."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        raise StoreError(f"{run.rows_file} is damaged: expected the entries of a row, got {error!r}") from error
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        got = f"none named {error.args[0]!r}" if isinstance(error, KeyError) else "one of another type"
+        raise StoreError(f"{run.rows_file} is damaged: expected the entries of a row, got {got}") from error
 
 
 def overview(run: Run) -> dict[str, Any]:
     """What ``faudit train --json`` and ``faudit show --json`` say of a run; null where a number is not there yet."""
     with whole_rows(run):
-        return _overview(run)
+        entry = _overview(run)
+    for name in (*TEXTS, *NUMBERS, "gamma"):
+        if not is_right(name, entry[name]):
+            expected = "text" if name in TEXTS else "lists of numbers" if name == "gamma" else "numbers"
+            ended = name in ("reason", "weights_sha256") or (name in SUMMED and (run.outcome() or {}).keys() >= SUMMED)
+            file = "env.json" if name == "data_sha256" else f"{entry['status']}.json" if ended else "rows.jsonl"
+            raise StoreError(f"{run.path}/{file} is damaged: {name!r}: expected {expected}, got {quoted(entry[name])}")
+    return entry
+
+
+def is_right(name: str, value: Any) -> bool:
+    """Whether an entry can be shown and kept: one run's damage must not break the table of all."""
+    if name == "gamma" and isinstance(value, list):
+        return all(map(is_number, value))
+    return value is None or (isinstance(value, str) if name in TEXTS else name != "gamma" and is_number(value))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that a table can hold, a word for one that overflowed, or null."""
+    if isinstance(value, str):
+        return value in OVERFLOWED
+    return value is None or isinstance(value, float) or (type(value) is int and abs(value) <= EXACT)
 
 
 def _overview(run: Run) -> dict[str, Any]:

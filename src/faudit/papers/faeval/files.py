@@ -45,6 +45,8 @@ NAMES = {
     False: ("hidden_norms", "bp_grad_norms_per_sample_med", "bp_grad_norms_F"),
     True: ("hidden_norms_cls", "bp_grad_per_sample_l2_med", "bp_grad_norms_F"),
 }
+PLAIN = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
+SHAPE = {"depth": "depth", "d_hidden": "width"}  # what the study calls our settings beside its config
 LIMIT = 16 * 2**20  # bytes of a file; the study's have about a hundred thousand
 LEVELS = 32  # of nesting; the study's files have four
 MANY = 1_000_000  # entries, epochs, samples: what no file has more of
@@ -107,10 +109,10 @@ def composed(keys: list[str], logs: Mapping[str, Log]) -> dict[str, Any]:
     """A document made of runs: the settings a reader expects, and each run's whole configuration."""
     first = next(iter(logs.values()))[0]
     config = first.config
-    plain = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
-    settings = {name: getattr(config, name) for name in plain}
+    settings = {name: getattr(config, name) for name in PLAIN}
     settings["eval_samples"] = first.rows[0].get("eval_samples", config.eval_size)
-    shape = {"depth": config.depth, "d_hidden": config.width, "num_classes": 100 if config.data == "cifar100" else 10}
+    shape = {name: getattr(config, setting) for name, setting in SHAPE.items()}
+    shape["num_classes"] = 100 if config.data == "cifar100" else 10
     if keys == [PENALTY]:
         settings["lam"], shape = config.penalty, {}
     settings["faudit"] = {key: series.config.to_json() for key, (series, _) in logs.items()}
@@ -222,6 +224,7 @@ def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
             config = RunConfig.parse(own.value, where="config, faudit")
             if config.epochs < epochs[-1] or config.depth < 2:
                 raise own.wrong(f"at least {epochs[-1]} epochs and a depth of at least 2")
+            refuse_contradictions(document, config)
             return config
         changes = {"epochs": max(1, epochs[-1]), "seed": told(settings, "seed", r"_s(\d+)", path=path)}
         if key == PENALTY:
@@ -237,6 +240,19 @@ def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
         return config.with_(**changes, width=document.at("d_hidden", config.width).value)
     except ConfigError as error:
         raise DataError(f"{path}, {key}: {'; '.join(str(error).splitlines())}. {ADVICE}") from None
+
+
+def refuse_contradictions(document: Field, config: RunConfig) -> None:
+    """Refuse a file whose head has other settings than the block that says which run it is of."""
+    settings = document.at("config")
+    said = {name: settings.at(name, None) for name in PLAIN} | {"penalty": settings.at("lam", None)}
+    said |= {setting: document.at(name, None) for name, setting in SHAPE.items()}
+    # One head stands for several logs, whose lengths may differ.
+    lengths = [block.get("epochs") for block in settings.at("faudit").value.values() if isinstance(block, dict)]
+    for name, field in said.items():
+        expected = getattr(config, name)
+        if field.value not in (None, expected) and not (name == "epochs" and field.value in lengths):
+            raise field.wrong(f"{expected!r}, as in config, faudit")
 
 
 def told(settings: Field, name: str, pattern: str, *, path: Path) -> Any:
