@@ -53,7 +53,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def two_nodes(cwd: Path, *path: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     cwd.mkdir()
-    words = [sys.executable, str(ROOT / "tests" / "two_nodes.py"), *path]
+    words = [sys.executable, str(ROOT / "tests" / "support" / "two_nodes.py"), *path]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     cluster = subprocess.Popen(words, text=True, cwd=cwd, **pipes)  # type: ignore[call-overload]
     try:
