@@ -26,7 +26,7 @@ from faudit.sweep.ray import Task, Tasks
 from faudit.sweep.study import read
 from faudit.train import fit, stream
 from tests.conftest import ROOT
-from tests.test_data_idx import write as write_idx
+from tests.support.idx_files import write as write_idx
 from tests.test_local import same_as_alone, until
 
 TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)

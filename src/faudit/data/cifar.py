@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
-from faudit.data.fetch import locate
 from faudit.data.pickles import PIXELS, Reader, Rows, damaged
+from faudit.data.sources import locate
 
 MAX_FILE = 1 << 28
 MAX_ARCHIVE = 3 << 27  # unpacked; the official ones hold 186 MB

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
-from faudit.data.fetch import locate
+from faudit.data.sources import locate
 from faudit.errors import DataError
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -68,12 +68,17 @@ def read_file(path: Path, *, shape: tuple[int, ...]) -> Tensor:
 
 def read_idx(stream: IO[bytes], where: str, *, shape: tuple[int, ...]) -> Tensor:
     """The uint8 array of an IDX stream, gzipped or not; ``shape`` is what one sample must have, () for labels."""
-    zipped = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    stream.seek(0)
     try:
-        return parse(gzip.GzipFile(fileobj=stream) if zipped else stream, where, shape=shape)
+        return parse(unzipped(stream), where, shape=shape)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"damaged gzip: expected a whole file, got {error} ({where}). {ADVICE}") from error
+
+
+def unzipped(stream: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
+    """The content of a gzip stream, or the stream itself if it does not start like gzip."""
+    zipped = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    stream.seek(0)
+    return gzip.GzipFile(fileobj=stream) if zipped else stream
 
 
 def parse(stream: IO[bytes] | gzip.GzipFile, where: str, *, shape: tuple[int, ...]) -> Tensor:
