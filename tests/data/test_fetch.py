@@ -165,7 +165,8 @@ def test_digits_need_no_fetching_and_an_unknown_name_gets_the_nearest(tmp_path: 
 
 
 def test_importing_fetch_imports_neither_torch_nor_pooch() -> None:
-    code = "import sys, faudit.data.fetch; sys.exit(bool({'torch', 'pooch', 'requests', 'urllib.request'} & set(sys.modules)))"
+    names = {"torch", "pooch", "requests", "urllib.request"}
+    code = f"import sys, faudit.data.fetch; sys.exit(bool({names} & set(sys.modules)))"
     env = {**os.environ, "PYTHONPATH": str(Path(fetch.__file__).parents[2])}
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False, env=env).returncode == 0
 

@@ -15,10 +15,7 @@ from torch import Tensor
 
 from faudit.data.idx import MAX_BYTES, mnist, read_idx
 from faudit.errors import DataError
-from tests.conftest import ROOT
-from tests.support.idx_files import assert_holds, idx, write
-
-SHARED = ROOT.parent / "shared" / "data"
+from tests.support.idx_files import REAL_MNIST, assert_holds, idx, needs_real_mnist, write
 
 
 def read(raw: bytes, shape: tuple[int, ...] = (28, 28)) -> Tensor:
@@ -145,9 +142,9 @@ def test_a_file_the_disk_cannot_give_is_a_data_error(tmp_path: Path, monkeypatch
         mnist(tmp_path)
 
 
-@pytest.mark.skipif(not (SHARED / "mnist").is_dir(), reason="the shared folder with the real MNIST is not here")
+@needs_real_mnist
 def test_real_mnist_is_read_whole_and_its_constants_are_right() -> None:
-    data = mnist(SHARED)
+    data = mnist(REAL_MNIST)
     assert data.train_x.shape == (60_000, 1, 28, 28)
     assert data.test_x.shape == (10_000, 1, 28, 28)
     assert data.test_y.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

@@ -1,4 +1,4 @@
-"""Tiny IDX files, written by the format's definition, under the names of MNIST."""
+"""Tiny IDX files under the names of MNIST, and the place of the real ones."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import gzip
 import struct
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
+from tests.conftest import ROOT
 
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+REAL_MNIST = ROOT.parent / "shared" / "data" / "mnist"
+needs_real_mnist = pytest.mark.skipif(not REAL_MNIST.is_dir(), reason="the real MNIST is not beside this checkout")
 
 
 def idx(array: Tensor) -> bytes:

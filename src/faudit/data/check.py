@@ -51,9 +51,11 @@ def compare(file: File, path: Path) -> str | None:
         if found == expected:
             return None
         stream.seek(0)
-        # A copy that was compressed again has another checksum. Its content decides, where that is known.
+        # A file that was compressed again has another checksum, so its content decides, where that is known.
         if file.content_md5 is not None and md5_of(unzipped(stream)) == file.content_md5:
-            return f"files: {path} was compressed again: its content matches the official checksum"
+            return (
+                f"files: {path} is not packed like the official archive, but its content matches the official checksum"
+            )
     where = f"({path}: expected md5 {expected}, got {found})"
     comparable = "results are comparable only with runs on the same copy"
     if file.content_md5 is None:
