@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import signal
 import struct
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -91,6 +94,45 @@ def with_dtype(code: bytes) -> bytes:
     return with_data(array(ROWS, dtype=U1.replace(b"U\x02u1", text(code))))
 
 
+MEMO_BOMB = b"\x80\x02Nr\x00\x00\x00\x10."  # memo[2²⁸] = None
+NESTED_KEY = b"\x80\x02})" + b"\x85" * 300_000 + b"Ns."
+DOUBLED_KEY = b"\x80\x02})q\x00" + b"h\x00\x86q\x00" * 40 + b"Ns."
+WIDE_KEY = b"\x80\x02}((((((" + b")q\x00" + (b"h\x00" * 39 + b"tq\x00") * 6 + b"Ns."
+
+CLOSED_UNPICKLER = """
+import io, pickle, resource, sys
+
+class Closed(getattr(pickle, sys.argv[1])):
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError("no name is allowed")
+
+for limit, most in ((resource.RLIMIT_AS, 1 << 30), (resource.RLIMIT_CPU, 1), (resource.RLIMIT_CORE, 0)):
+    resource.setrlimit(limit, (most, most))
+Closed(io.BytesIO(sys.stdin.buffer.read()), encoding="bytes").load()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits on memory and time are those of Linux")
+@pytest.mark.parametrize(
+    ("unpickler", "raw", "end"),
+    [
+        ("Unpickler", MEMO_BOMB, 1),
+        ("Unpickler", NESTED_KEY, -signal.SIGSEGV),
+        ("_Unpickler", NESTED_KEY, -signal.SIGSEGV),
+        ("Unpickler", DOUBLED_KEY, -signal.SIGKILL),
+        ("_Unpickler", DOUBLED_KEY, -signal.SIGKILL),
+        ("Unpickler", WIDE_KEY, -signal.SIGKILL),
+    ],
+    ids=["memo", "nested key", "nested key, in Python", "doubled key", "doubled key, in Python", "wide key"],
+)
+def test_pythons_unpickler_falls_to_these_files_even_if_it_allows_no_name(unpickler: str, raw: bytes, end: int) -> None:
+    """The reason for a reader of our own: were this no longer so, an allow-listed unpickler would do."""
+    command = [sys.executable, "-c", CLOSED_UNPICKLER, unpickler]
+    done = subprocess.run(command, input=raw, capture_output=True, timeout=60, check=False)
+    assert done.returncode == end
+    assert (b"MemoryError" in done.stderr) == (raw == MEMO_BOMB)
+
+
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "os.system by REDUCE": (with_data(COMMAND), "got the name 'posix.system'"),
     "os.system beside good data": (
@@ -138,13 +180,16 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "extension": (b"\x80\x02\x82\x01.", "opcode .* got 0x82"),
     "extension of four bytes": (b"\x80\x02\x84\xff\xff\xff\x7f.", "opcode .* got 0x84"),
     "memo bomb": (b"\x80\x02Nr\xff\xff\xff\xff.", "expected a dictionary, got NoneType"),
+    "memo bomb of 4 GB": (MEMO_BOMB, "expected a dictionary, got NoneType"),
     "memo that is not there": (b"\x80\x02h\x05.", "KeyError"),
     "string longer than the file": (b"\x80\x02T\xff\xff\xff\x7fabc.", "expected 2147483647 bytes, got 4, the end"),
     "string of negative length": (b"\x80\x02T\xff\xff\xff\xffabc.", "expected 4294967295 bytes, got 4, the end"),
     "bytes of eight-byte length": (b"\x80\x02\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", "opcode .* got 0x96"),
     "nested lists": (b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".", "expected a dictionary, got list"),
     "nested tuples": (b"\x80\x02)" + b"\x85" * 300_000 + b".", "expected a dictionary, got tuple"),
-    "nested tuple as a key": (b"\x80\x02})" + b"\x85" * 300_000 + b"Ns.", "text as a key, got tuple"),
+    "nested tuple as a key": (NESTED_KEY, "text as a key, got tuple"),
+    "pair of pairs as a key": (DOUBLED_KEY, "text as a key, got tuple"),
+    "wide tuple of tuples as a key": (WIDE_KEY, "text as a key, got tuple"),
     "array as a key": (b"\x80\x02}" + array(ROWS) + b"Ns.", "text as a key, got Rows"),
     "list that holds itself": (b"\x80\x02]q\x00h\x00a.", "expected a dictionary, got list"),
     "odd pairs": (b"\x80\x02}(U\x01au.", "got dict and 1 items"),
