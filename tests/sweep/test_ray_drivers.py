@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +12,12 @@ import pytest
 from faudit.store.run import Run
 from faudit.sweep.study import read
 from tests.support.clusters import two_nodes
-from tests.support.runs import same_as_alone, until
+from tests.support.processes import until
+from tests.support.runs import same_as_alone
 
-STUDY = 'data = "digits"\nwidth = 8\ndepth = 2\nbatch-size = 64\nepochs = 40\n[grid]\nrule = ["bp", "dfa"]\nseed = [1, 2]\n'
+STUDY = (
+    'data = "digits"\nwidth = 8\ndepth = 2\nbatch-size = 64\nepochs = 40\n[grid]\nrule = ["bp", "dfa"]\nseed = [1, 2]\n'
+)
 
 
 @pytest.fixture
@@ -36,17 +38,22 @@ def rows_in(store: Path, study: Path) -> int:
     return sum(len(Run(store / config.run_id).row_lines()) for config in read(study))
 
 
+def killed_at_work(study: Path, store: Path, address: str) -> None:
+    """Start a driver, and kill it once it has written a few rows more."""
+    before = rows_in(store, study)
+    one = driver(study, store, address)
+    assert until(lambda: rows_in(store, study) > before + 5, 120), one.communicate(timeout=60)
+    one.kill()
+    one.communicate(timeout=60)
+    assert all(Run(store / config.run_id).status != "running" for config in read(study)), "its locks are gone"
+
+
 @pytest.mark.slow
 def test_a_driver_killed_again_and_again_changes_nothing(tmp_path: Path, study: Path) -> None:
     store = tmp_path / "runs"
     with two_nodes(tmp_path / "nodes") as (_, address):
         for _ in range(3):
-            before = rows_in(store, study)
-            one = driver(study, store, address)
-            assert until(lambda: rows_in(store, study) > before + 5, 120), one.communicate(timeout=60)
-            one.kill()
-            one.communicate(timeout=60)
-            assert all(Run(store / config.run_id).status != "running" for config in read(study)), "its locks are gone"
+            killed_at_work(study, store, address)
         last = driver(study, store, address)
         out, said = last.communicate(timeout=240)
     assert last.returncode == 0 and out.startswith("4 done, 0 failed, 0 left out"), said
@@ -70,7 +77,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk that holds one checkpoint and hardly a second one."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", str(disk)], capture_output=True, check=False)
+    words = ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", str(disk)]
+    mounted = subprocess.run(words, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("a small disk needs mount, which this user may not call")
     try:
