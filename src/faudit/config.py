@@ -251,10 +251,9 @@ class RunConfig:
 
 def read_toml(path: Path, what: str, *, advice: str) -> dict[str, Any]:
     """A TOML file of a size that people write; what has no end, or nobody at its other end, is not waited for."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with open(file, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise ConfigError(f"cannot read the {what} {path}: expected a file, got a directory, device or pipe.")
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ConfigError(f"cannot read the {what} {path}: expected a file, got a directory, device or pipe.")
+    with open(path, "rb") as stream:
         data = stream.read(TOML_LIMIT + 1)
     if len(data) > TOML_LIMIT:
         raise ConfigError(f"cannot read the {what} {path}: expected at most {TOML_LIMIT:,} bytes, got more. {advice}")

@@ -63,8 +63,10 @@ def prepare_streams() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     for name, kind in (("stdout", Results), ("stderr", Remarks)):
         stream = getattr(sys, name)
-        if stream is getattr(sys, f"__{name}__"):  # else it is somebody else's object, as under pytest
+        if stream is getattr(sys, f"__{name}__"):
             setattr(sys, name, opened(kind, stream, {"stdout": 1, "stderr": 2}[name]))
+        elif hasattr(stream, "reconfigure"):  # somebody else's object, as under pytest
+            stream.reconfigure(errors="replace")
     warnings.showwarning = lambda message, *_: complain([f"warning: {message}"])
 
 

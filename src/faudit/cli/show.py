@@ -40,8 +40,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--where chooses among the runs of a store: expected no RUN with it, got {args.name!r}")
     if args.name:
         chosen = run_named(args.name, args.runs)
+        entry = overview(chosen)  # which refuses a damaged run
         if args.json:
-            print_json({**overview(chosen), "rows": [json.loads(to_line(row)) for row in chosen.rows()]})
+            print_json({**entry, "rows": [json.loads(to_line(row)) for row in chosen.rows()]})
         else:
             say(run_table(chosen), settings_line(chosen))
         return 0

@@ -21,7 +21,7 @@ from faudit.papers.faeval.claims import CLAIMS, judged
 from faudit.papers.faeval.experiments import ARMS, Plan
 from faudit.papers.page import page
 from faudit.registry import unknown
-from faudit.store.files import refusals, write_json, write_text
+from faudit.store.files import contents, refusals, write_json, write_text
 from faudit.store.index import sign
 from faudit.store.run import Run, no_store
 from faudit.sweep.local import run_all
@@ -148,8 +148,8 @@ def drawn_from(table: Table, arms: Iterable[str], venue: str) -> dict[str, Any]:
 def remembered(path: Path) -> dict[str, Any]:
     """What the results in a folder were made from; nothing where that is absent or cut: then they are made again."""
     try:
-        marks = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        marks = json.loads(contents(path))
+    except (OSError, ValueError, RecursionError):
         return {}
     return marks if isinstance(marks, dict) else {}
 
