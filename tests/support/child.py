@@ -6,7 +6,6 @@ what the command line does to its streams is done to real ones.
 
 from __future__ import annotations
 
-import io
 import os
 import resource
 import signal
@@ -19,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HUNG = "hung"
 ESCAPED = 99  # the exit code of a child whose main() raised
 
 
@@ -67,8 +65,8 @@ def forked(
         status = os.waitpid(child, 0)[1] if hung else STATUS.pop(child)
         out.seek(0)
         err.seek(0)
-        texts = [file.read().decode("utf-8", "replace") for file in (out, err)]
-    return Answer(os.waitstatus_to_exitcode(status), *texts, time.monotonic() - started, hung=hung)
+        said, told = (file.read().decode("utf-8", "replace") for file in (out, err))
+    return Answer(os.waitstatus_to_exitcode(status), said, told, time.monotonic() - started, hung=hung)
 
 
 STATUS: dict[int, int] = {}  # of children that were waited for
@@ -95,7 +93,7 @@ def prepare(files: dict[int, int], closed: Sequence[int], *, memory: int | None)
     for number, file in files.items():
         os.dup2(file, number)
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
-        stream = None if number in closed else io.open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+        stream = None if number in closed else open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     for number in closed:
