@@ -19,7 +19,6 @@ from faudit.data import DATASETS
 from faudit.errors import StoreError
 from faudit.rules import RULES
 from faudit.store.run import Run, runs_in
-from faudit.store.summary import whole_rows
 
 EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
 
@@ -87,5 +86,4 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
         samples, classes = len(dataset.test_y), dataset.classes
     control = (beside or ControlIndex(run.path.parent)).control(config)
     case = Case(config, [*run.rows()[:-1], row], samples, classes, (control,) if control else ())
-    with whole_rows(run):
-        return Audited(run, config, case, judge(case, protocol))
+    return Audited(run, config, case, judge(case, protocol))

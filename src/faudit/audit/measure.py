@@ -32,7 +32,7 @@ def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:
     if not run.checkpoint.exists():
         return row  # a log without weights: what was not measured stays so
     with threads(config.threads):  # as the run: tiny tensors only wait for a second one
-        return {**row, **measured(run, config, row["epoch"], data_dir=data_dir)}
+        return Row(row | measured(run, config, row["epoch"], data_dir=data_dir))
 
 
 def measured(run: Run, config: RunConfig, last: int, *, data_dir: Path | None) -> Row:
@@ -41,7 +41,7 @@ def measured(run: Run, config: RunConfig, last: int, *, data_dir: Path | None) -
     if epoch != last:
         raise StoreError(f"{run.path}: its rows end at epoch {last}, its checkpoint at {epoch}. Resume it first.")
     full = [probe() for probe in PROBES.values() if probe.tier == "full"]
-    return {name: value for probe in full for name, value in probe.measure(reading).items()}
+    return Row({name: value for probe in full for name, value in probe.measure(reading).items()})
 
 
 # What the checks read of the costly probes.

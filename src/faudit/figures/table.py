@@ -20,9 +20,6 @@ from faudit.store.run import Run, runs_in
 
 SHORTENED = ("vit", "noln")  # arms that shorter runs may stand for
 TWINS = ("matched bp", "matched dfa", "matched frozen-dfa")  # arms that differ from a main one by their length alone
-PER_TAP = ("hidden_norms", "grad_norms", "gamma", "rho", "rho_study", "gamma_null_mean", "gamma_null_std")
-PLAIN = ("acc_eval", "test_acc")
-NUMBERS = frozenset({float, int, type(None)})  # exact types: a bool is an int, and no number here
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Series:
 
     @cached_property
     def rows(self) -> list[Row]:
-        return checked(self.run.rows(), self.run)
+        return self.run.rows()
 
     @cached_property
     def status(self) -> str:
@@ -144,22 +141,3 @@ class Table:
         except StoreError as error:
             self.remark(f"left out: {error}")
             return False
-
-
-def checked(rows: list[Row], run: Run) -> list[Row]:
-    """The rows, if every entry that is drawn or judged is a number or a list of numbers."""
-    for row in rows:
-        for name in PER_TAP:
-            values = row.get(name)
-            if values is not None and not (type(values) is list and NUMBERS.issuperset(map(type, values))):
-                raise StoreError(damage(run, row, name, "a list of numbers", values))
-        for name in PLAIN:
-            if type(row.get(name)) not in NUMBERS:
-                raise StoreError(damage(run, row, name, "a number", row[name]))
-    if rows and not all(isinstance(rows[-1].get(name), list) for name in ("hidden_norms", "grad_norms")):
-        raise StoreError(f"{run.rows_file} is damaged: expected hidden_norms and grad_norms in every row")
-    return rows
-
-
-def damage(run: Run, row: Row, name: str, expected: str, got: object) -> str:
-    return f"{run.rows_file} is damaged: epoch {row['epoch']}, {name}: expected {expected}, got {str(got)[:40]!r}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from faudit.config import RunConfig
 from faudit.errors import ConfigError, LockedError, StoreError
 from faudit.registry import unknown
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
-from faudit.store.rows import Row, from_line, from_lines, to_line
+from faudit.store.rows import Row, from_lines, to_line
 
 FORMAT = 1  # of the run directory; a reader refuses a larger one
 LOCK_PATIENCE = 2.0  # seconds: somebody asking for the status holds the lock for a moment
@@ -160,36 +160,23 @@ class Run:
         return None
 
     def rows(self) -> list[Row]:
-        """Every whole row; a last line cut short by a kill is not a row."""
-        if not self._has("rows.jsonl"):
-            return []
-        with refusals(f"{self.path}/rows.jsonl"):
-            data = contents(f"{self.path}/rows.jsonl")
-        lines = data.split(b"\n")[:-1]  # what follows the last newline is torn
-        try:
-            return from_lines(lines)
-        except (ValueError, RecursionError):  # one of them is damaged: say which
-            pass
-        rows = []
-        for place, line in enumerate(lines, start=1):
-            try:
-                rows.append(from_line(line.decode("utf-8")))
-            except (ValueError, RecursionError) as error:
-                raise StoreError(
-                    f"{self.rows_file}, line {place} is damaged: expected a row of JSON, got {error}"
-                ) from None
-        return rows
+        """Every whole row, checked; a last line cut short by a kill is not a row."""
+        return from_lines(self._lines(), where=f"{self.path}/rows.jsonl")
 
     def last_rows(self) -> list[Row]:
         """The last row alone, if every line looks like a row; else all of them, which names the line that is none."""
-        with refusals(f"{self.path}/rows.jsonl"):
-            lines = contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1] if self._has("rows.jsonl") else []
+        lines = self._lines()
         if all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
-            with suppress(ValueError, RecursionError):
-                return from_lines(lines[-1:])
+            return from_lines(lines[-1:], where=f"{self.path}/rows.jsonl", first=len(lines))
         return self.rows()
 
-    def append(self, row: Row) -> None:
+    def _lines(self) -> list[bytes]:
+        with refusals(f"{self.path}/rows.jsonl"):
+            if not self._has("rows.jsonl"):
+                return []
+            return contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1]  # what follows the last newline is torn
+
+    def append(self, row: Mapping[str, Any]) -> None:
         """Add one row and wait until it is on disk."""
         with refusals(self.rows_file), open(self.rows_file, "ab") as file:
             file.write(to_line(row).encode())
