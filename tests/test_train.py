@@ -24,7 +24,7 @@ QUICK = RunConfig(data="digits", epochs=3, width=16, depth=2, batch_size=128)
 
 
 def without_timings(rows: list[Row]) -> list[Row]:
-    return [{name: value for name, value in row.items() if name not in TIMINGS} for row in rows]
+    return [Row({name: value for name, value in row.items() if name not in TIMINGS}) for row in rows]
 
 
 def same_weights(a: Run, b: Run) -> bool:

@@ -184,20 +184,18 @@ def _flat(entry: Entry, column: Sequence[Any], *, blocks: int) -> Sequence[Any] 
     """The values of an entry in all rows without their lists; None where these are not as the shape has them."""
     if entry.shape == "scalar":
         return column
-    lengths = _lengths(column)
-    if lengths is None or not lengths <= entry.lengths(blocks):
+    if not _are_lists(column) or not entry.lengths(blocks).issuperset(map(len, column)):
         return None
-    values = list(chain.from_iterable(column))
     if entry.shape not in NESTED:
-        return values
-    inner = [value for value in values if value is not None]
-    lengths = _lengths(inner)
-    return None if lengths is None or len(lengths) > 1 else list(chain.from_iterable(inner))
+        return list(chain.from_iterable(column))
+    inner = [[value for value in places if value is not None] for places in column]
+    if not all(_are_lists(lists) and len(set(map(len, lists))) <= 1 for lists in inner):
+        return None
+    return list(chain.from_iterable(chain.from_iterable(inner)))
 
 
-def _lengths(values: Sequence[Any]) -> set[int] | None:
-    """How long the lists are; None where some are no lists."""
-    return set(map(len, values)) if set(map(type, values)) <= {list} else None
+def _are_lists(values: Sequence[Any]) -> bool:
+    return {list}.issuperset(map(type, values))
 
 
 def _are_sound(entry: Entry, values: Sequence[Any], types: set[type]) -> bool:
