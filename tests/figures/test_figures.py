@@ -291,7 +291,7 @@ def test_text_for_a_number_is_damage_and_huge_numbers_do_not_overflow_a_band(tmp
     table = Table(plan, tmp_path)
     one = line(table, "vit bp", lambda row: row["hidden_norms"][-1], log=True)
     assert one is not None and one["n"] == [2, 2] and one["high"][0] <= 1e300
-    assert any("expected a list of numbers" in remark for remark in table.remarks)
+    assert any("hidden_norms: expected a list of 5 numbers, got" in remark for remark in table.remarks)
 
 
 def test_the_last_value_of_a_run_that_diverged_is_no_final_value(tmp_path: Path) -> None:
