@@ -48,7 +48,7 @@ def test_the_readmes_numbers_are_those_of_the_logs() -> None:
     script = ROOT / "scripts" / "readme-tables"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    names = ("README.md", "docs/papers.md", "docs/protocol.md", "docs/sweeps.md")
+    names = ("README.md", "docs/architecture.md", "docs/papers.md", "docs/protocol.md", "docs/sweeps.md")
     pages = "\n".join((ROOT / page).read_text() for page in names)
     assert done.stdout.rstrip("\n") == pages.rstrip("\n"), "run scripts/readme-tables --write"
 

@@ -25,7 +25,7 @@ from faudit.config import KEYS, RunConfig, attribute, command
 from faudit.errors import ConfigError, StoreError
 from faudit.figures import FIGURES
 from faudit.figures.figure import FORMATS, Numbers, deep, final, line, make, of
-from faudit.figures.style import VENUES, Style
+from faudit.figures.style import VENUES, Style, symbol
 from faudit.figures.table import Table
 from faudit.papers.faeval.experiments import ARMS, Plan
 from faudit.store.rows import Row, to_line
@@ -154,6 +154,11 @@ def test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_loga
     assert one is not None and one["n"] == [2, 2] and one["epochs"] == [0, 1]
     assert one["middle"][0] == pytest.approx(100.0)
     assert one["high"][0] == pytest.approx(10 ** (2 + math.sqrt(2)))  # logs 1 and 3: mean 2, standard deviation √2
+
+
+def test_a_label_is_the_declared_symbol_at_its_place() -> None:
+    assert symbol("hidden_norms", "L") == r"$\|h_L\|$" and symbol("gamma", "2") == r"$\Gamma_2$"
+    assert symbol("grad_norms", "2") == r"$\|\partial\ell/\partial h_2\|$"
 
 
 def test_deep_means_every_block_but_the_first_and_undefined_stays_undefined() -> None:

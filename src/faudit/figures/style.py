@@ -23,6 +23,7 @@ from faudit.errors import ConfigError
 from faudit.figures.figure import Figure
 from faudit.papers.faeval.experiments import Plan
 from faudit.registry import unknown
+from faudit.store.rows import ENTRIES
 
 VENUES = {"neurips": (5.5, 5.5), "icml": (3.25, 6.75), "iclr": (5.5, 5.5)}  # inches: one column, the whole text
 
@@ -215,6 +216,11 @@ def footnote(
 DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 BAND = "line: geometric mean, band: ± 1 s.d. of the logarithm"
 BAND_LINEAR = "line: mean, band: ± 1 s.d. (norms: geometric)"
-H_L = r"$\|h_L\|$"
-G_2 = r"$\|\partial\ell/\partial h_2\|$"
-G_L = r"$\|\partial\ell/\partial h_L\|$"
+
+
+def symbol(entry: str, place: str) -> str:
+    """An entry's declared symbol at one tap or block, as a label shows it."""
+    return f"${ENTRIES[entry].symbol.replace('_l', f'_{place}')}$"
+
+
+H_L, G_2, G_L = symbol("hidden_norms", "L"), symbol("grad_norms", "2"), symbol("grad_norms", "L")
