@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,13 +29,11 @@ DRAWN = ("snapshot-resmlp", "penalty-sweep")
 EPOCHS = 30
 
 
-@cache
 def plan() -> Plan:
     """The paper's experiments on the digits, with one seed."""
     return PAPERS["faeval"].plan("digits", epochs=EPOCHS, seeds=(42,))
 
 
-@cache
 def demo_runs() -> tuple[RunConfig, ...]:
     """What the two figures show, and the baselines that the audit asks for."""
     bp = plan().config("resmlp bp")
