@@ -45,7 +45,7 @@ def test_the_full_plan_is_the_study_file_of_that_name(name: str) -> None:
 
 def test_every_figure_belongs_to_one_paper_and_every_name_of_reproduce_means_something() -> None:
     owners = Counter(figure for paper in PAPERS.values() for figure in paper.figures)
-    assert owners == Counter(FIGURES)
+    assert owners == Counter(list(FIGURES))
     assert all(paper_with(figure).name in PAPERS for figure in FIGURES)
     for name in NAMES:
         assert all(experiments_of(name, paper) for paper in papers_of(name)), name

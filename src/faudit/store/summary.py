@@ -39,7 +39,7 @@ def _overview(run: Run) -> dict[str, Any]:
     return {
         "run": str(run.path),
         "run_id": config.run_id,
-        "status": status,
+        "status": status.value,
         "reason": outcome.get("reason"),
         "epochs": last.get("epoch"),
         "epochs_asked": config.epochs,
