@@ -19,7 +19,7 @@ from typing import Any
 from faudit.config import command
 from faudit.figures.figure import FLOOR, at, deep, draw_spread, of
 from faudit.figures.table import Series, Table
-from faudit.stats import student
+from faudit.stats import student_interval
 from faudit.store.rows import Row, growth
 
 STUDY_BUFFER = 1024  # the study's gradients are of the mean loss over so many samples
@@ -281,7 +281,7 @@ def interval(values: list[float], kind: str) -> tuple[float, float | None, float
         return statistics.geometric_mean(values), min(values), max(values)
     if kind in ("norm", "epoch", "never"):
         return statistics.median(values), min(values), max(values)
-    return statistics.fmean(values), *(student(values) or (None, None))
+    return statistics.fmean(values), *(student_interval(values) or (None, None))
 
 
 def agrees(part: Part, middle: float, values: list[float]) -> bool:
