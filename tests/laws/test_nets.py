@@ -11,7 +11,7 @@ from torch import nn
 from faudit.config import RunConfig
 from faudit.nets import NETS
 from faudit.nets.net import gelu, linear, part
-from tests.conftest import TINY_NETS, Setup
+from tests.support.nets import TINY_NETS, Setup
 
 
 def test_every_registered_net_has_a_tiny_case() -> None:

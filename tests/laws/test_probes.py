@@ -11,8 +11,8 @@ import torch
 
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
-from tests.conftest import RESMLPS, Setup
-from tests.rules.test_by_hand import dfa_credit, oracle_of
+from tests.support.nets import RESMLPS, Setup
+from tests.support.rules_by_hand import dfa_credit, oracle_of
 
 
 def reading_of(setup: Setup) -> Reading:

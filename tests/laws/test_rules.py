@@ -14,7 +14,7 @@ from faudit.nets.net import part
 from faudit.nets.resmlp import ResMLP
 from faudit.rules import RULES
 from faudit.rules.rule import LocalRule
-from tests.conftest import Setup, tiny_dataset
+from tests.support.nets import Setup, tiny_dataset
 
 
 def test_a_step_gives_a_finite_gradient_for_exactly_what_the_rule_trains(rule_name: str, net_name: str) -> None:

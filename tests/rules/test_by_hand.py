@@ -6,47 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import RESMLPS, Setup
-from tests.support.oracle import Array, Oracle
+from tests.support.nets import RESMLPS, Setup
+from tests.support.rules_by_hand import dfa_credit, expected, fa_credit, oracle_of
 
 VARIANTS = RESMLPS
 SETTINGS = [{}, {"penalty": 0.3}]
-
-
-def oracle_of(setup: Setup) -> Oracle:
-    net = setup.net
-    weights = {name: value.detach().numpy() for name, value in setup.params.items()}
-    oracle = Oracle(
-        weights, net.blocks, terminal_norm="readout.norm.weight" in weights, residual=net.signals == net.blocks
-    )
-    oracle.forward(setup.x.numpy())
-    return oracle
-
-
-def dfa_credit(setup: Setup, oracle: Oracle) -> list[Array]:
-    e = oracle.error(setup.y.numpy())
-    return [e @ setup.state[f"B.{l}"].numpy().T for l in range(setup.net.signals)]
-
-
-def fa_credit(setup: Setup, oracle: Oracle) -> list[Array]:
-    _, at_last = oracle.readout_back(oracle.error(setup.y.numpy()) / len(setup.y))  # of the *mean* loss
-    credit = [at_last]
-    for l in reversed(range(setup.net.signals - 1)):
-        credit.insert(0, credit[0] @ setup.state[f"B.{l}"].numpy().T)
-    return credit
-
-
-def expected(name: str, setup: Setup, penalty: float, eps: float, clip: float) -> dict[str, Array]:
-    oracle = oracle_of(setup)
-    e = oracle.error(setup.y.numpy())
-    if name in ("bp", "frozen-bp"):
-        grads = oracle.bp(e / len(e), penalty)[0]
-    else:
-        credit = fa_credit(setup, oracle) if name in ("fa", "frozen-fa") else dfa_credit(setup, oracle)
-        grads = oracle.local(credit, e, penalty=penalty, eps=eps, clip=clip)
-    if name.startswith("frozen"):
-        return {key: value for key, value in grads.items() if not key.startswith("blocks.")}
-    return grads
 
 
 @pytest.mark.parametrize("net", VARIANTS)

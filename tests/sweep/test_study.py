@@ -189,20 +189,3 @@ def test_the_built_in_studies_are_whole() -> None:
     wanted = {plan.config(arm, seed).run_id for arm in ARMS for seed in plan.seeds}
     assert {config.run_id for config in published} == wanted and len(published) == len(wanted)
     assert len(read(Path("penalties"))) == 48
-
-
-def test_what_only_the_parts_know_is_refused_before_anything_starts() -> None:
-    base = RunConfig()
-    bad = [
-        *(base.with_(clip=2.0, seed=seed) for seed in (1, 2)),
-        base.with_(batch_size=2000),
-        base.with_(net="vit", patch=3),
-        base.with_(data="cifar10"),
-    ]
-    with pytest.raises(ConfigError) as caught:
-        refuse([base, *bad], data_dir=None, data_elsewhere=False)
-    lines = str(caught.value).splitlines()
-    assert len(lines) == 4 and all("(" in line for line in lines)
-    assert "rule bp does not read clip" in lines[0] and lines[0].endswith("and 1 more)")
-    assert any("larger than the data" in line for line in lines) and any("--data-dir" in line for line in lines)
-    refuse([base.with_(data="cifar10")], data_dir=None, data_elsewhere=True)
