@@ -19,8 +19,7 @@ from faudit.store.run import Run
 from faudit.train import fit, stream
 from tests.support.commands import faudit
 from tests.support.paths import ROOT
-from tests.support.processes import until
-from tests.support.runs import QUICK, identical
+from tests.support.runs import QUICK, identical, until
 
 CASES = {
     "dfa": RunConfig(rule="dfa", epochs=40, width=24, depth=3, batch_size=64, penalty=0.01),
@@ -89,7 +88,7 @@ def test_a_checkpoint_cut_short_stops_with_a_line_and_the_advice_works(tmp_path:
     rows.close()  # type: ignore[attr-defined]  # stream is a generator
     run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:-5])
     before = run.rows_file.read_bytes()
-    with pytest.raises(StoreError, match="Delete that file to train the run again"):
+    with pytest.raises(StoreError, match="--again"):
         fit(QUICK, tmp_path / "a")
     assert run.rows_file.read_bytes() == before
     run.checkpoint.unlink()

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from faudit.cli.main import main as cli
 from faudit.cli.list import FAMILIES
 from faudit.cli.main import main, parsed
+from faudit.cli.main import main as cli
 from faudit.config import KEYS, RunConfig
 from tests.conftest import ROOT, faudit
 from tests.support.fabricate import write

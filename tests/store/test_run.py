@@ -36,12 +36,12 @@ def test_status_is_which_files_exist(tmp_path: Path) -> None:
         assert run.status == "running"
     assert run.status == "stopped"
     run.finish({"epochs": 1})
-    assert run.status == "done" and run.outcome() == {"epochs": 1}
+    assert run.status == "done" and run.outcome() == {"epochs": 1, **run.ties()}
 
 
 def test_a_failed_run_says_why(run: Run) -> None:
     run.fail({"reason": "diverged"})
-    assert run.status == "failed" and run.outcome() == {"reason": "diverged"}
+    assert run.status == "failed" and run.outcome() == {"reason": "diverged", **run.ties()}
 
 
 def test_rows_append_and_a_torn_line_is_not_a_row(run: Run) -> None:

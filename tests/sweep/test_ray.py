@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,8 @@ from faudit.sweep.ray import Tasks
 from faudit.sweep.study import read
 from faudit.sweep.update import RunUpdate
 from faudit.train import fit, stream
-from tests.support.paths import ROOT
-from tests.support.processes import until
-from tests.support.runs import TINY, same_as_alone
+from tests.support.clusters import two_nodes
+from tests.support.runs import TINY, same_as_alone, until
 from tests.test_data_idx import write as write_idx
 
 STUDY = """
@@ -47,18 +45,6 @@ batch-size = 2
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("alone")
-
-
-@contextmanager
-def two_nodes(cwd: Path, *path: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    cwd.mkdir()
-    words = [sys.executable, str(ROOT / "tests" / "support" / "two_nodes.py"), *path]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    cluster = subprocess.Popen(words, text=True, cwd=cwd, **pipes)  # type: ignore[call-overload]
-    try:
-        yield cluster, cluster.stdout.readline().strip()
-    finally:
-        cluster.communicate(timeout=60)
 
 
 @pytest.mark.slow

@@ -204,6 +204,7 @@ def standing(path: Path, config: RunConfig) -> tuple[str, str]:
         status = run.status
         if status in ("done", "failed"):
             run.must_hold(config)
+            run.must_be_whole()
             return status, str((run.outcome() or {}).get("reason", ""))
     except StoreError as error:
         return "left", str(error)
