@@ -15,6 +15,7 @@ from faudit.nets.net import Net
 from faudit.nets.resmlp import ResMLP
 from faudit.nets.student import StudentNet
 from faudit.nets.vit import ViT
+from faudit.probes.probe import Reading
 from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.rules.rule import Rule
@@ -68,6 +69,9 @@ class Setup(TinyNet):
     def credit(self) -> list[Tensor]:
         trace = self.net.trace(self.params, self.x)
         return self.rule.credit(self.net, self.params, self.state, trace.taps, trace.logits, self.y)
+
+    def reading(self) -> Reading:
+        return Reading(self.net, self.rule, self.params, self.state, self.x, self.y)
 
 
 def tiny_dataset(train: int = 60, test: int = 20) -> Dataset:
