@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from faudit.cli.main import parsed, parser
-from tests.conftest import ROOT
+from tests.support.paths import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "evidence").glob("*.md")])
 

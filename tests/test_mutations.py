@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.paths import ROOT
 
 HAND = "tests/rules/test_by_hand.py"
 JOINT = "tests/rules/test_joint_step.py"

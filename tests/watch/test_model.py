@@ -26,8 +26,8 @@ from faudit.watch.copies import inspected
 from faudit.watch.model import AuditedModel
 from faudit.watch.net import matches, tap_names
 from faudit.watch.reading import ForeignReading, turned
-from tests.conftest import Setup
 from tests.support.models import CLASSES, WIDTH, Around, Block, batch, everything, mlp, resmlp
+from tests.support.nets import Setup
 
 TAPS = ["0", "2", "4"]  # the linear layers of `mlp` before its head
 

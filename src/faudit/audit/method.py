@@ -16,7 +16,7 @@ from typing import Any
 from faudit.audit.checks.check import FIRED
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict
 from faudit.config import RunConfig, identity
-from faudit.stats import student
+from faudit.stats import student_interval
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def across(findings: Sequence[Any]) -> Across:
     """One check's findings over the seeds."""
     known = [finding.value for finding in findings if finding.value is not None and isfinite(finding.value)]
     fired = sum(finding.status == FIRED for finding in findings)
-    low, high = student(known) or (None, None)
+    low, high = student_interval(known) or (None, None)
     return Across(findings[0].check, fired, fmean(known) if known else None, low, high, findings[0].threshold)
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from faudit.audit.checks.check import Case
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, judge
 from faudit.audit.protocol import PROTOCOLS, Protocol
-from faudit.stats import wilson
+from faudit.stats import wilson_interval
 
 GAMMA = 0.05  # mean cosine above which a table of cosines reads as "aligned"
 
@@ -24,7 +24,7 @@ def accuracy_alone(case: Case) -> str:
     """Above chance by the lower end of Wilson's 95 % interval?"""
     if case.accuracy is None or not case.classes:
         return INCONCLUSIVE
-    return TRUSTWORTHY if wilson(case.accuracy, case.samples)[0] > 1.0 / case.classes else WALK_BACK
+    return TRUSTWORTHY if wilson_interval(case.accuracy, case.samples)[0] > 1.0 / case.classes else WALK_BACK
 
 
 def accuracy_and_gamma(case: Case) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from faudit.config import command
 from faudit.figures.table import Series, Table
-from faudit.stats import student
+from faudit.stats import student_interval
 from faudit.store.rows import Row
 from faudit.store.run import Status
 
@@ -150,7 +150,7 @@ def interval(values: Sequence[float], kind: str) -> tuple[float, float | None, f
         return statistics.geometric_mean(values), min(values), max(values)
     if kind in ("norm", "epoch", "never"):
         return statistics.median(values), min(values), max(values)
-    return statistics.fmean(values), *(student(values) or (None, None))
+    return statistics.fmean(values), *(student_interval(values) or (None, None))
 
 
 def agrees(part: Part, middle: float, values: Sequence[float]) -> bool:

@@ -14,7 +14,7 @@ from faudit.audit.judge import INCONCLUSIVE, WALK_BACK, judge
 from faudit.audit.protocol import PROTOCOLS, Protocol
 from faudit.audit.strategies import side_by_side
 from faudit.bench.protocol.cases import CASES
-from faudit.stats import wilson
+from faudit.stats import wilson_interval
 
 Verdicts = dict[tuple[str, int], str]  # of each (case, seed)
 
@@ -30,7 +30,7 @@ class Column:
         """Of the healthy or the broken ones: how many, how many walked back, the share with its interval, the rest."""
         asked = {key: word for key, word in self.verdicts.items() if CASES[key[0]].healthy is healthy}
         back = [key for key, word in asked.items() if word == WALK_BACK]
-        low, high = wilson(len(back) / len(asked), len(asked))
+        low, high = wilson_interval(len(back) / len(asked), len(asked))
         neither = [key for key, word in asked.items() if word == INCONCLUSIVE]
         return {
             "n": len(asked),
