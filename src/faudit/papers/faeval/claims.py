@@ -16,14 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from faudit.audit.protocol import PROTOCOLS
 from faudit.config import command
-from faudit.figures.figure import FLOOR, at, deep, draw_spread, of
+from faudit.figures.figure import at, deep, draw_spread, of
 from faudit.figures.table import Series, Table
 from faudit.stats import student
 from faudit.store.rows import Row, growth
 
 STUDY_BUFFER = 1024  # the study's gradients are of the mean loss over so many samples
-GROWTH = 50.0  # check (a): the largest growth of one block
+THRESHOLDS = PROTOCOLS["paper"]  # check (a) is its scale, (b) its floor
 Measure = Callable[[list[Row]], float | None]
 
 
@@ -87,12 +88,12 @@ def fires(check: Callable[[Row], bool]) -> Measure:
 
 def scale_fires(row: Row) -> bool:
     grown = growth(row["hidden_norms"])
-    return grown is not None and grown > GROWTH
+    return grown is not None and grown > THRESHOLDS["scale"].growth
 
 
 def floor_fires(row: Row) -> bool:
     gradient = row["grad_norms"][-1]
-    return gradient is not None and gradient < FLOOR
+    return gradient is not None and gradient < THRESHOLDS["floor"].floor
 
 
 def any_fires(row: Row) -> bool:
