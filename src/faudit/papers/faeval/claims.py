@@ -24,7 +24,6 @@ from faudit.stats import student
 from faudit.store.rows import Row, growth
 
 STUDY_BUFFER = 1024  # the study's gradients are of the mean loss over so many samples
-THRESHOLDS = PROTOCOLS["paper"]  # check (a) is its scale, (b) its floor
 Measure = Callable[[list[Row]], float | None]
 
 
@@ -87,13 +86,15 @@ def fires(check: Callable[[Row], bool]) -> Measure:
 
 
 def scale_fires(row: Row) -> bool:
+    """Check (a)."""
     grown = growth(row["hidden_norms"])
-    return grown is not None and grown > THRESHOLDS["scale"].growth
+    return grown is not None and grown > PROTOCOLS["paper"]["scale"].growth
 
 
 def floor_fires(row: Row) -> bool:
+    """Check (b)."""
     gradient = row["grad_norms"][-1]
-    return gradient is not None and gradient < THRESHOLDS["floor"].floor
+    return gradient is not None and gradient < PROTOCOLS["paper"]["floor"].floor
 
 
 def any_fires(row: Row) -> bool:
