@@ -13,7 +13,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Any
 
-from faudit.audit.checks.check import FIRED
+from faudit.audit.checks.check import FIRED, Finding
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict
 from faudit.config import RunConfig, identity
 from faudit.stats import student_interval
@@ -64,7 +64,7 @@ def method(group: Sequence[tuple[RunConfig, Verdict]]) -> Method:
     return Method(title(config), tuple(one.seed for one, _ in group), worst(verdicts), tuple(checks))
 
 
-def across(findings: Sequence[Any]) -> Across:
+def across(findings: Sequence[Finding]) -> Across:
     """One check's findings over the seeds."""
     known = [finding.value for finding in findings if finding.value is not None and isfinite(finding.value)]
     fired = sum(finding.status == FIRED for finding in findings)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Numbers = dict[str, Any]
 Value = Callable[[Row], float | None]
 
-FLOOR = 1e-4  # the study's gradient floor, 1e-7 for the mean loss over 1024 samples, in our unit: per sample
 FORMATS = ("pdf", "svg", "png")
 
 

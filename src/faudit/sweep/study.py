@@ -50,7 +50,7 @@ else:
 
 LIMIT = 10_000  # runs; more are made on request
 OTHERS = ("name", "grid", "include", "exclude", "with")  # keys of a study that are not settings
-CONTROLS = ("matched", *(name for name in RULES if name.startswith("frozen-")))
+CONTROLS = ("matched", *RULES.controls)
 Values = dict[str, Any]  # attribute → parsed value
 
 
