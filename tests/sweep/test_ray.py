@@ -26,8 +26,8 @@ from faudit.sweep.study import read
 from faudit.sweep.update import RunUpdate
 from faudit.train import fit, stream
 from tests.conftest import ROOT
+from tests.support.idx_files import write as write_idx
 from tests.sweep.test_local import same_as_alone, until
-from tests.test_data_idx import write as write_idx
 
 TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
 STUDY = """
