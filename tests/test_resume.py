@@ -42,7 +42,7 @@ def identical(disturbed: Run, calm: Run) -> None:
 @pytest.mark.parametrize("case", list(CASES))
 def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, case: str) -> None:
     config = CASES[case]
-    command = [sys.executable, str(ROOT / "tests" / "killer.py"), str(tmp_path / "killed"), str(KILLS), "5"]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "killer.py"), str(tmp_path / "killed"), str(KILLS), "5"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         [*command, json.dumps(config.to_json())],
@@ -104,7 +104,7 @@ def test_a_checkpoint_cut_short_stops_with_a_line_and_the_advice_works(tmp_path:
     rows.close()  # type: ignore[attr-defined]  # stream is a generator
     run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:-5])
     before = run.rows_file.read_bytes()
-    with pytest.raises(StoreError, match="Delete that file to train the run again"):
+    with pytest.raises(StoreError, match="--again"):
         fit(QUICK, tmp_path / "a")
     assert run.rows_file.read_bytes() == before
     run.checkpoint.unlink()

@@ -26,7 +26,7 @@ STUDY = 'width = 16\ndepth = 2\nepochs = 60\nbatch-size = 64\n[grid]\nrule = ["b
 def test_sigkills_on_workers_and_drivers_change_nothing(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
     words = [str(tmp_path / "killed"), str(KILLS), "3", str(tmp_path / "study.toml")]
-    script = str(ROOT / "tests" / "sweep_killer.py")
+    script = str(ROOT / "tests" / "support" / "sweep_killer.py")
     done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -26,8 +26,8 @@ from faudit.sweep.study import read
 from faudit.sweep.update import RunUpdate
 from faudit.train import fit, stream
 from tests.conftest import ROOT
+from tests.support.idx_files import write as write_idx
 from tests.sweep.test_local import same_as_alone, until
-from tests.test_data_idx import write as write_idx
 
 TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
 STUDY = """
@@ -53,7 +53,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def two_nodes(cwd: Path, *path: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     cwd.mkdir()
-    words = [sys.executable, str(ROOT / "tests" / "two_nodes.py"), *path]
+    words = [sys.executable, str(ROOT / "tests" / "support" / "two_nodes.py"), *path]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     cluster = subprocess.Popen(words, text=True, cwd=cwd, **pipes)  # type: ignore[call-overload]
     try:

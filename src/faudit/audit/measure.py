@@ -59,7 +59,7 @@ ENTRIES = (
 
 def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[Reading, int]:
     """The network of a run's last checkpoint on its evaluation buffer, and the epoch it stands at."""
-    tensors, header = checkpoint.load(run.checkpoint)
+    tensors, header = checkpoint.load_of(run)
     dataset = DATASETS[config.data](data_dir)
     began = run.environment().get("data_sha256")
     if began is not None and began != dataset.fingerprint():
@@ -72,10 +72,7 @@ def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[R
     initial = net.init(named["init"])
     # Feedback that is not there is not drawn afresh: Γ would be that of another network.
     feedback = rule.init(net, dataset.normalise(x[:1]), named["feedback"])
-    params, state = (
-        {name[len(kind) :]: value for name, value in tensors.items() if name.startswith(kind)}
-        for kind in ("net/", "rule/")
-    )
+    params, state = (checkpoint.of_kind(tensors, kind) for kind in ("net/", "rule/"))
     for expected, came in ((initial, params), (feedback, state)):
         wanted = {name: value.to(dtype) if value.is_floating_point() else value for name, value in expected.items()}
         checkpoint.must_match(run.checkpoint, wanted, came)
