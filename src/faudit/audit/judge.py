@@ -1,4 +1,4 @@
-"""The judge: a pure table from findings to a verdict, with reasons. Old findings can be judged again.  (no torch)
+"""The judge: a pure table from findings to a verdict, with reasons. Old findings can be judged again.
 
     a check fired                                    needs walk-back
     else one not measured, undecided or invalid      inconclusive

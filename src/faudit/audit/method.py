@@ -1,4 +1,4 @@
-"""Several seeds of one method: the verdict on it, and each check's value with an interval over the seeds.  (no torch)
+"""Several seeds of one method: the verdict on it, and each check's value with an interval over the seeds.
 
 A method is what its runs share: every setting but the seed. It needs walk-back when one of its seeds does, because a
 method that breaks with one seed in three is not to be trusted with the fourth; it is trustworthy when all are. The

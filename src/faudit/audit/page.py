@@ -1,4 +1,4 @@
-"""A verdict as a paper's appendix wants it: what was asked, what was measured, against which threshold.  (no torch)"""
+"""A verdict as a paper's appendix wants it: what was asked, what was measured, against which threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protocols: named, versioned sets of checks. A verdict names the protocol it was made by.  (no torch)
+"""Protocols: named, versioned sets of checks. A verdict names the protocol it was made by.
 
 ``paper`` is the published one. ``faudit-1`` asks the same questions of numbers that do not depend on the buffer's size,
 on how well a network fits, or on how easy the data are: precision instead of a magnitude, the share of errors removed

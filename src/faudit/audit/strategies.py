@@ -1,4 +1,4 @@
-"""Reporting strategies: what would have been concluded from a run, had only so much been reported?  (no torch)
+"""Reporting strategies: what would have been concluded from a run, had only so much been reported?
 
 ``accuracy`` accepts a run that passes the check ``chance``. ``accuracy + Γ`` also wants the mean of Γ over all blocks
 above 0.05: the rule that a table of accuracies and cosines invites, written down so that the protocols can be compared

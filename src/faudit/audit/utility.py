@@ -1,4 +1,4 @@
-"""Decision utility and threshold sensitivity on audited runs: two tables, as text, Markdown and JSON.  (no torch)
+"""Decision utility and threshold sensitivity on audited runs: two tables, as text, Markdown and JSON.
 
 The first asks what each reporting strategy would have concluded of each run; the second, whether the verdicts would
 have been others had a threshold stood elsewhere.

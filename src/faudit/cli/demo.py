@@ -2,7 +2,7 @@
 
 BP learns; DFA's stream explodes behind the terminal LayerNorm and does worse than blocks that never trained; a
 penalty on the branches holds the stream back. Each run takes seconds and is a run like any other: killed, it resumes;
-finished, it is not run again.  (no torch)
+finished, it is not run again.
 """
 
 from __future__ import annotations

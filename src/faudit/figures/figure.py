@@ -1,4 +1,4 @@
-"""The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.  (no torch)
+"""The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.
 
 A figure names the experiments it needs, turns their rows into plain numbers, and draws those numbers; nothing is typed
 in. On a logarithmic axis the middle is the geometric mean over the seeds and the band one standard deviation of the

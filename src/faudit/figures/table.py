@@ -1,4 +1,4 @@
-"""Runs → a tidy table: for each experiment of a plan, the rows of each seed.  (no torch)
+"""Runs → a tidy table: for each experiment of a plan, the rows of each seed.
 
 A run belongs to an experiment when everything that decides what was trained is the same. Its length must be the plan's.
 Where the plan leaves the length open and the recipe allows shorter runs, the longest runs there are stand for the

@@ -1,4 +1,4 @@
-"""A study file: shared settings and a grid → configurations, validated as a whole before anything starts.  (no torch)
+"""A study file: shared settings and a grid → configurations, validated as a whole before anything starts.
 
     net = "resmlp"                  # at the top level shared settings, keys spelled like the flags
     with = ["matched"]              # controls: with every run also its baseline

@@ -1,4 +1,4 @@
-"""The check contract: what is known of a run → a finding, with its number, its threshold and its reason.  (no torch)
+"""The check contract: what is known of a run → a finding, with its number, its threshold and its reason.
 
 A check is a frozen value. Its fields are its thresholds; its class names the check, the row entries it reads, and the
 grid on which each threshold is varied. A finding is ``passed``, ``fired``, ``undecided`` (measured, and too uncertain

@@ -1,4 +1,4 @@
-"""The benchmark's table: how many of the broken networks are caught, how many of the healthy ones flagged.  (no torch)
+"""The benchmark's table: how many of the broken networks are caught, how many of the healthy ones flagged.
 
 Walked back and broken: caught. Walked back and healthy: flagged. Inconclusive is neither, and is listed by name.
 """

@@ -1,4 +1,4 @@
-"""The claims of the paper, one for each row of its results.  (no torch)
+"""The claims of the paper, one for each row of its results.
 
 ρ is compared by the paper's own definition (``rho_study``); the sound one stands beside it in the rows. Gradients are
 compared in the paper's unit.
