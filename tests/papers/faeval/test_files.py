@@ -41,22 +41,24 @@ EVOLUTION = "snapshot_evolution_v2/snapshot_evolution_s42.json"
 def row(epoch: int, config: RunConfig, **changes: Any) -> Row:
     """What training logs, with numbers that tell taps, epochs and rules apart."""
     size = 3.0 + epoch + len(config.rule) / 7
-    return {
-        "epoch": epoch,
-        "hidden_norms": [size * (tap + 1) for tap in range(L + 1)],
-        "grad_norms": [0.1 / size / (tap + 1) for tap in range(L + 1)],
-        "grad_norms_frobenius": [2.3 / size / (tap + 1) for tap in range(L + 1)],
-        "gamma": [0.25, 0.125, -0.5, 0.0],
-        "gamma_undefined": [0] * L,
-        "acc_eval": 0.3 + epoch / 100,
-        "loss_eval": 2.0 - epoch / 10,
-        "test_acc": None,
-        "eval_samples": N,
-        "train_loss": None,
-        "seconds": 1.0,
-        "probe_seconds": 0.1,
-        **changes,
-    }
+    return Row(
+        {
+            "epoch": epoch,
+            "hidden_norms": [size * (tap + 1) for tap in range(L + 1)],
+            "grad_norms": [0.1 / size / (tap + 1) for tap in range(L + 1)],
+            "grad_norms_frobenius": [2.3 / size / (tap + 1) for tap in range(L + 1)],
+            "gamma": [0.25, 0.125, -0.5, 0.0],
+            "gamma_undefined": [0] * L,
+            "acc_eval": 0.3 + epoch / 100,
+            "loss_eval": 2.0 - epoch / 10,
+            "test_acc": None,
+            "eval_samples": N,
+            "train_loss": None,
+            "seconds": 1.0,
+            "probe_seconds": 0.1,
+            **changes,
+        }
+    )
 
 
 def fabricate(config: RunConfig, runs: Path, rows: Iterable[Row] | None = None) -> Run:
@@ -259,7 +261,7 @@ def test_a_log_shorter_than_its_own_settings_ask_for_did_not_end_well(tmp_path: 
 def test_a_damaged_run_is_left_out_with_a_remark(tmp_path: Path) -> None:
     whole, broken = DIGITS.config("resmlp bp", SEED), DIGITS.config("resmlp dfa", SEED)
     fabricate(whole, tmp_path / "runs")
-    fabricate(broken, tmp_path / "runs", [{"epoch": 0, "hidden_norms": [1.0]}])
+    fabricate(broken, tmp_path / "runs", [Row(epoch=0, hidden_norms=[1.0])])
     table = Table(DIGITS, tmp_path / "runs")
     (path,) = export(table, tmp_path)
     assert read(path)["dfa_log"] is None and len(read(path)["bp_log"]) == 2
