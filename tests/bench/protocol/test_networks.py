@@ -163,6 +163,10 @@ def test_a_measured_case_is_reproducible_and_its_control_is_a_frozen_run(monkeyp
     assert rows[0]["block_turn"] == [0.0] * 3
 
 
+def test_the_digest_of_the_code_is_of_files_that_exist() -> None:
+    assert all((bench.PACKAGE / entry).exists() for entry in bench.MADE_BY) and len(bench.made_by()) == 16
+
+
 def test_rows_are_kept_line_by_line_and_a_torn_last_line_is_none(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     line = json.dumps({"key": "a", "code": "c", "row": to_line(Row(SOUND, test_acc=0.5))})
