@@ -23,8 +23,8 @@ from faudit.rules.rule import Objective, State
 from faudit.store.checkpoint import weights
 from faudit.store.run import Run
 from faudit.train import fit, one_epoch
-from tests.conftest import tiny_dataset
-from tests.test_train import without_timings
+from tests.support.nets import tiny_dataset
+from tests.support.runs import without_timings
 
 LR, DECAY, LAMBDA, CLIP, EPS = 3e-3, 0.2, 0.05, 0.4, 1e-3
 

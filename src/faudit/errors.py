@@ -27,8 +27,12 @@ class LockedError(StoreError):
     """A run that another process is training."""
 
 
-class CheckpointError(StoreError):
-    """A checkpoint that cannot be read back whole."""
+class DamagedError(StoreError):
+    """A run whose files are cut, changed or taken from another run."""
+
+
+class CheckpointError(DamagedError):
+    """A checkpoint that cannot be read back whole, or that belongs to another run."""
 
 
 class ModelError(FauditError):

@@ -7,17 +7,15 @@ would have ended.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 import warnings
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from faudit.config import RunConfig
 from faudit.data import DATASETS
@@ -29,7 +27,7 @@ from faudit.probes.probe import Reading
 from faudit.store import checkpoint
 from faudit.store.environment import environment
 from faudit.store.rows import Row, finite, growth, overflow
-from faudit.store.run import Run
+from faudit.store.run import ENDED, Run
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
@@ -55,13 +53,14 @@ def writes(
     config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> Generator[Row | None, None, None]:
     """The same, yielding after whatever is written: a row, or None for a checkpoint or for the file that ends a run."""
-    if run.status in ("done", "failed"):
+    if run.status in ENDED:
         run.must_hold(config)
+        run.must_be_whole()
         return
     refuse_unused(config)
     experiment = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
     with run.locked(), threads(config.threads):
-        if run.status in ("done", "failed"):  # by another process, while we loaded the data
+        if run.status in ENDED:  # by another process, while we loaded the data
             return
         for remark in run.begin(config, {**environment(), "data_sha256": experiment.dataset.fingerprint()}):
             warnings.warn(f"{run.name} is resumed elsewhere: {remark}", stacklevel=2)
@@ -78,8 +77,8 @@ def writes(
                     run.fail(failure(experiment, row))
                     return
             if epoch in config.keep_epochs:  # before the last one, which says that this one is there
-                checkpoint.save(run.kept(epoch), experiment.state, epoch)
-            checkpoint.save(run.checkpoint, experiment.state, epoch)
+                checkpoint.save(run.kept(epoch), experiment.state, epoch, ties=run.ties())
+            checkpoint.save(run.checkpoint, experiment.state, epoch, ties=run.ties())
             saved = time.perf_counter()
             yield None
             started += time.perf_counter() - saved  # what the caller does meanwhile is not training
@@ -173,7 +172,6 @@ def resume(run: Run, experiment: Experiment) -> int:
         run.keep_rows(until=-1)
         return -1
     epoch = checkpoint.restore(run, experiment.state)
-    run.keep_rows(until=epoch)
     there = {row["epoch"] for row in run.rows()}
     missing = [due for due in range(epoch + 1) if is_logged(experiment.config, due) and due not in there]
     if missing:
@@ -213,15 +211,5 @@ def summary(run: Run, experiment: Experiment) -> dict[str, Any]:
         "growth": finite(growth(last["hidden_norms"])),
         "growth_max": finite(max(grown)) if grown else None,
         "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
-        "weights_sha256": fingerprint(experiment.state.params),
+        "weights_sha256": checkpoint.fingerprint(experiment.state.params),
     }
-
-
-def fingerprint(params: Mapping[str, Tensor]) -> str:
-    """SHA-256 over every weight by name: equal for two runs only if they are equal to the last bit."""
-    digest = hashlib.sha256()
-    for name in sorted(params):
-        value = params[name].detach().cpu().contiguous()
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

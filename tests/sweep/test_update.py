@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,10 +18,8 @@ from faudit.store.run import Run
 from faudit.sweep import update as node
 from faudit.sweep.update import NEEDS_DATA, NEXT, Fetch, RunUpdate, parts_of, train, unpacked, write_down
 from faudit.train import fit, stream
-from tests.conftest import tiny_dataset
-from tests.test_resume import identical
-
-TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
+from tests.support.nets import tiny_dataset
+from tests.support.runs import TINY, identical
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +42,7 @@ def epoch_of(parcel: RunUpdate, scratch: Path) -> int | None:
     if "last.safetensors" not in parcel.files:
         return None
     (scratch / "c").write_bytes(parcel.files["last.safetensors"])
-    return checkpoint.load(scratch / "c")[1]["epoch"]
+    return int(checkpoint.load(scratch / "c")[1]["epoch"])
 
 
 def test_a_node_without_the_data_asks_for_it_and_trains_on_what_it_is_sent(
@@ -62,8 +61,8 @@ def test_a_node_without_the_data_asks_for_it_and_trains_on_what_it_is_sent(
     assert [parcel.afresh for parcel in parcels] == [True, False, False, False]
     assert list(parcels[0].files) == ["env.json", "config.json"]
     assert list(parcels[-1].files) == ["last.safetensors", "done.json"]
-    theirs, ours = parcels[-1].files["done.json"], (run.path / "done.json").read_bytes()
-    assert theirs.split(b"weights_sha256")[1] == ours.split(b"weights_sha256")[1]
+    theirs, ours = json.loads(parcels[-1].files["done.json"]), run.outcome() or {}
+    assert all(theirs[name] == ours[name] for name in ("weights_sha256", "run_id", "rows"))
 
 
 def test_a_node_that_has_the_data_fetches_none(tmp_path: Path) -> None:

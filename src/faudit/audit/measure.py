@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from faudit.audit.checks import CHECKS
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import StoreError
@@ -27,7 +28,7 @@ def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:
     if not rows:
         raise StoreError(f"{run.path} has no rows yet. Train it first: `faudit train`.")
     row = rows[-1]
-    if all(name in row for name in ENTRIES):
+    if all(name in row for check in CHECKS.values() for name in check.reads):
         return row
     if not run.checkpoint.exists():
         return row  # a log without weights: what was not measured stays so
@@ -41,25 +42,13 @@ def measured(run: Run, config: RunConfig, last: int, *, data_dir: Path | None) -
     if epoch != last:
         raise StoreError(f"{run.path}: its rows end at epoch {last}, its checkpoint at {epoch}. Resume it first.")
     full = [probe() for probe in PROBES.values() if probe.tier == "full"]
-    return Row({name: value for probe in full for name, value in probe.measure(reading).items()})
-
-
-# What the checks read of the costly probes.
-ENTRIES = (
-    "precision_agree",
-    "reference_rank",
-    "stability",
-    "block_turn",
-    "gamma_chance",
-    "gamma_null_draws",
-    "gamma_bp",
-    "rho_valid",
-)
+    entries = {name: value for probe in full for name, value in probe.measure(reading).items()}
+    return Row({**entries, "eval_samples": len(reading.y)})  # older rows do not say
 
 
 def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[Reading, int]:
     """The network of a run's last checkpoint on its evaluation buffer, and the epoch it stands at."""
-    tensors, header = checkpoint.load(run.checkpoint)
+    tensors, header = checkpoint.load_of(run)
     dataset = DATASETS[config.data](data_dir)
     began = run.environment().get("data_sha256")
     if began is not None and began != dataset.fingerprint():
@@ -72,10 +61,7 @@ def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[R
     initial = net.init(named["init"])
     # Feedback that is not there is not drawn afresh: Γ would be that of another network.
     feedback = rule.init(net, dataset.normalise(x[:1]), named["feedback"])
-    params, state = (
-        {name[len(kind) :]: value for name, value in tensors.items() if name.startswith(kind)}
-        for kind in ("net/", "rule/")
-    )
+    params, state = (checkpoint.of_kind(tensors, kind) for kind in ("net/", "rule/"))
     for expected, came in ((initial, params), (feedback, state)):
         wanted = {name: value.to(dtype) if value.is_floating_point() else value for name, value in expected.items()}
         checkpoint.must_match(run.checkpoint, wanted, came)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs
-from faudit.cli.output import complain, print_json
+from faudit.cli.output import complain, print_json, remark
 from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, epoch_list, switch
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def add_flags(own: Parser) -> None:
     add_runs(own)
     add_json(own)
     add_data_dir(own)
+    own.add_argument("--again", action="store_true", help="train from the start; the run's old files are kept aside")
 
 
 def add_setting(own: Parser, name: str) -> None:
@@ -46,17 +47,19 @@ def run(args: argparse.Namespace) -> int:
     given = {name: value for name in KEYS if (value := getattr(args, attribute(name))) is not None}
     config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.parse(given, where="command line")
 
-    from faudit.store.run import Run
+    from faudit.store.run import Run, Status
     from faudit.store.summary import overview
 
     chosen = Run(args.runs / config.run_id)
+    if args.again and (aside := chosen.set_aside()):
+        remark([f"the files that {chosen.path} had are in {aside}"])
     finish(config, chosen, data_dir=args.data_dir)
     entry = overview(chosen)
     if args.json:
         print_json(entry)
     else:
         print(entry["run"])
-    if entry["status"] == "failed":
+    if entry["status"] == Status.FAILED:
         complain([f"{entry['reason']} ({chosen.path}/failed.json); the rows so far are kept"])
         return 1
     return 0
@@ -64,8 +67,11 @@ def run(args: argparse.Namespace) -> int:
 
 def finish(config: RunConfig, run: Run, *, data_dir: Path | None) -> None:
     """Train what is left of a run. torch is not imported for a run that has ended."""
-    if run.status in ("done", "failed"):
+    from faudit.store.run import ENDED
+
+    if run.status in ENDED:
         run.must_hold(config)
+        run.must_be_whole()
         return
     from faudit.cli.progress import shown
     from faudit.train import stream

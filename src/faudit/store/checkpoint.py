@@ -1,16 +1,19 @@
 """Tensors, optimizer and generators into and out of one safetensors file: nothing is pickled.
 
-The file's header carries format, epoch and a CRC-32 of the contents, so that one rename replaces everything at once and
-a file that was cut or flipped is refused, not trained on.
+The file's header carries format, epoch, a CRC-32 of the contents, the run's id and a digest of the rows that the run
+had by then. One rename replaces everything at once. A file that was cut or changed, or that belongs to another run, is
+refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -20,7 +23,8 @@ from torch import Tensor
 from faudit import rng
 from faudit.errors import CheckpointError
 from faudit.store.files import write_whole
-from faudit.store.run import Run
+from faudit.store.rows import AGAIN
+from faudit.store.run import Run, damaged
 
 FORMAT = 1
 
@@ -35,16 +39,19 @@ class TrainState:
     generators: Mapping[str, torch.Generator]
 
 
-def save(path: Path, live: TrainState, epoch: int) -> None:
-    """Write a checkpoint, or replace one."""
+def save(path: Path, live: TrainState, epoch: int, *, ties: Mapping[str, Any]) -> None:
+    """Write a checkpoint, or replace one; ``ties`` say which run it belongs to (``Run.ties``)."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(live).items()}
-    header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors, epoch)}
+    header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors, epoch, ties), **ties}
     write_whole(path, safetensors.torch.save(tensors, metadata={"faudit": json.dumps(header)}))
 
 
 def restore(run: Run, live: TrainState) -> int:
-    """Put a saved run into a freshly made one, in place; returns the epoch it had finished."""
-    tensors, header = load(run.checkpoint)
+    """Put a saved run into a freshly made one, in place; returns the epoch it had finished.
+
+    Rows later than that epoch are dropped: they are written again.
+    """
+    tensors, header = load_of(run)
     _restore_optimizer(live, tensors)
     expected = {name: value for name, value in _tensors(live).items() if not name.startswith("rng/")}
     came = {name: value for name, value in tensors.items() if not name.startswith("rng/")}
@@ -54,7 +61,28 @@ def restore(run: Run, live: TrainState) -> int:
             value.copy_(came[name])
     # A generator that another version did not have stays as the seed left it.
     rng.restore(live.generators, {name[len("rng/") :]: tensors[name] for name in tensors.keys() - came.keys()})
+    run.keep_rows(until=header["epoch"])
+    if "rows" in header and header["rows"] != run.ties()["rows"]:
+        raise damaged(run.rows_file, f"these are not the rows that {run.checkpoint.name} was written after")
     return int(header["epoch"])
+
+
+def load_of(run: Run, *, epoch: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The last checkpoint of a run, or the one kept at an epoch, if it is the run's own.
+
+    The weights of a finished run must be those that it ended with.
+    """
+    path = run.checkpoint if epoch is None else run.kept(epoch)
+    tensors, header = load(path)
+    own = run.config().run_id
+    if header.get("run_id", own) != own:
+        raise _damaged(path, f"it is of {header['run_id']}, and not of {own}")
+    if epoch is not None and header["epoch"] != epoch:
+        raise _damaged(path, f"it stands at epoch {header['epoch']}")
+    ended = (run.outcome() or {}).get("weights_sha256")
+    if epoch is None and ended is not None and ended != fingerprint(of_kind(tensors, "net/")):
+        raise _damaged(path, "its weights are not those that the run ended with")
+    return tensors, header
 
 
 def must_match(path: Path, expected: Mapping[str, Tensor], came: Mapping[str, Tensor]) -> None:
@@ -68,7 +96,7 @@ def must_match(path: Path, expected: Mapping[str, Tensor], came: Mapping[str, Te
             raise _damaged(path, f"{name}: expected {value.dtype} {list(value.shape)}, got {got}")
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Every tensor of a checkpoint, by name with its kind in front ("net/…", "rule/…"), and the header."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -82,20 +110,34 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
         raise CheckpointError(
             f"{path} has format {header['format']}, this faudit reads {FORMAT}. Use the version that made it."
         )
-    if not isinstance(header.get("epoch"), int) or header.get("crc32") != _crc(tensors, header["epoch"]):
+    ties = {name: value for name, value in header.items() if name not in ("format", "epoch", "crc32")}
+    if not isinstance(header.get("epoch"), int) or header.get("crc32") != _crc(tensors, header["epoch"], ties):
         raise _damaged(path, "its contents do not match its checksum")
     return tensors, header
 
 
 def weights(path: Path) -> dict[str, Tensor]:
     """The network's weights as a checkpoint holds them."""
-    return {name[len("net/") :]: value for name, value in load(path)[0].items() if name.startswith("net/")}
+    return of_kind(load(path)[0], "net/")
+
+
+def of_kind(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
+    """The tensors of one kind ("net/", "rule/"), by their own names."""
+    return {name[len(kind) :]: value for name, value in tensors.items() if name.startswith(kind)}
+
+
+def fingerprint(params: Mapping[str, Tensor]) -> str:
+    """SHA-256 over every weight by name: equal for two runs only if they are equal to the last bit."""
+    digest = hashlib.sha256()
+    for name in sorted(params):
+        value = params[name].detach().cpu().contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _damaged(path: Path, problem: str) -> CheckpointError:
-    return CheckpointError(
-        f"the checkpoint {path} is damaged: {problem}. Delete that file to train the run again from epoch 0."
-    )
+    return CheckpointError(f"the checkpoint {path} is damaged: {problem}. {AGAIN}")
 
 
 def _tensors(live: TrainState) -> dict[str, Tensor]:
@@ -118,9 +160,10 @@ def _restore_optimizer(live: TrainState, tensors: Mapping[str, Tensor]) -> None:
             live.optimizer.state[value] = held
 
 
-def _crc(tensors: Mapping[str, Tensor], epoch: int) -> int:
-    """Over epoch, names, types, shapes and contents: nothing that decides how a run goes on is left out."""
-    total = zlib.crc32(f"{FORMAT} {epoch}".encode())
+def _crc(tensors: Mapping[str, Tensor], epoch: int, ties: Mapping[str, Any]) -> int:
+    """Over epoch, ties, names, types, shapes and contents: nothing that decides how a run goes on is left out."""
+    tied = json.dumps(ties, sort_keys=True) if ties else ""  # an earlier version had none
+    total = zlib.crc32(f"{FORMAT} {epoch}{tied}".encode())
     for name in sorted(tensors):
         value = tensors[name].contiguous()
         total = zlib.crc32(f"{name} {value.dtype} {tuple(value.shape)}".encode(), total)

@@ -1,4 +1,4 @@
-"""The row of ``rows.jsonl``: its declared entries, its type, and the one reader that checks it.  (no torch)
+"""The row of ``rows.jsonl``: its declared entries, its type, and the one reader that checks it.
 
 Rows are strict JSON. ``null`` is a number that is undefined or was not measured; ``"inf"``, ``"-inf"`` and ``"nan"``
 are numbers that overflowed. An entry that a row does not have was not measured.
@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from faudit.config import quoted
-from faudit.errors import StoreError
+from faudit.errors import DamagedError
 from faudit.probes import NESTED, PROBES, Entry, Kind
 from faudit.registry import nearest
 
@@ -49,6 +49,7 @@ FOREIGN = (  # what the audit of a foreign model writes itself; no run has it
 )
 TIMINGS = ("seconds", "probe_seconds")  # the only entries that two identical runs do not share
 OVERFLOWED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
 EXACT = 2**53  # whole numbers up to here are floats too
 KINDS: dict[Kind, tuple[str, frozenset[type]]] = {  # in words, and as JSON gives them
     "number": ("number", frozenset({float, int, str, type(None)})),  # text: one that overflowed
@@ -109,7 +110,7 @@ class Damage(Exception):
 
 def to_line(row: Mapping[str, Any]) -> str:
     """A row as one line of strict JSON."""
-    return json.dumps({name: _encoded(value) for name, value in row.items()}, allow_nan=False) + "\n"
+    return json.dumps({name: encoded(value) for name, value in row.items()}, allow_nan=False) + "\n"
 
 
 def from_lines(lines: Sequence[bytes], *, where: str, first: int = 1) -> list[Row]:
@@ -152,7 +153,7 @@ def checked(rows: Sequence[Any]) -> list[Row]:
         for name, column in zip(names, zip(*map(dict.values, group), strict=True), strict=True):
             if _overflowed(ENTRIES[name], column, blocks=blocks):
                 for row in group:
-                    row[name] = _decoded(row[name])
+                    row[name] = decoded(row[name])
     epochs = [row["epoch"] for row in rows]
     if any(map(operator.ge, epochs, epochs[1:])):
         raise Damage(f"epoch: expected more than in the row before, got {epochs[-1]}")
@@ -217,10 +218,8 @@ def _expected(entry: Entry, blocks: int) -> str:
     return " ".join(filter(None, ["a list of", many, "lists of" if entry.shape in NESTED else "", f"{what}s"]))
 
 
-def _damaged(where: str, line: int, what: str) -> StoreError:
-    return StoreError(
-        f"{where}, line {line} is damaged: {what}. Put the file back, or delete the run to train it again."
-    )
+def _damaged(where: str, line: int, what: str) -> DamagedError:
+    return DamagedError(f"{where}, line {line} is damaged: {what}. {AGAIN}")
 
 
 def _strict(text: str) -> float:
@@ -260,11 +259,13 @@ def overflow(row: Mapping[str, Any]) -> tuple[str, int | None] | None:
     return None
 
 
-def _encoded(value: Any) -> Any:
-    return [_encoded(entry) for entry in value] if isinstance(value, list) else finite(value)
+def encoded(value: Any) -> Any:
+    """A value as strict JSON holds it."""
+    return [encoded(entry) for entry in value] if isinstance(value, list) else finite(value)
 
 
-def _decoded(value: Any) -> Any:
+def decoded(value: Any) -> Any:
+    """A value back from JSON."""
     if isinstance(value, list):
-        return [_decoded(entry) for entry in value]
+        return [decoded(entry) for entry in value]
     return OVERFLOWED[value] if isinstance(value, str) and value in OVERFLOWED else value

@@ -1,21 +1,30 @@
-"""A run is one directory; this file knows every path in it and how each is written.  (no torch)
+"""A run is one directory; this file knows every path in it and how each is written.
 
     config.json  env.json       what was asked, and where it ran: written first
     rows.jsonl                  one row per logged epoch, appended and flushed to disk
     last.safetensors            the newest checkpoint, replaced whole; epoch-<k>.safetensors those kept on request
+    audit.json                  what an audit measured on the checkpoint (``store/audits.py``)
     done.json | failed.json     exactly one of them, written last
 
 Status is which files exist and whether the lock is held. Whoever trains holds ``lock``; the operating system drops it
-with the process, so a killed run is free at once. A file is either whole or absent: it is written beside its name,
-flushed, then renamed.
+with the process, so a killed run is free at once.
+
+The files are tied to one run. ``config.json`` names the run id that its settings have, and so does the directory. The
+checkpoint and the file that ends the run name it too, and hold a digest of the rows. Whoever reads a file checks its
+ties: a run with a file that was cut, edited or taken from another run is damaged, and is neither judged nor exported.
+A run of an earlier version has fewer ties; those that it has are checked.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +32,29 @@ import filelock
 import orjson
 
 from faudit.config import RunConfig
-from faudit.errors import ConfigError, LockedError, StoreError
+from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
 from faudit.registry import unknown
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
-from faudit.store.rows import Row, from_lines, to_line
+from faudit.store.rows import AGAIN, TIMINGS, Row, from_lines, to_line
 
 FORMAT = 1  # of the run directory; a reader refuses a larger one
+TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
 LOCK_PATIENCE = 2.0  # seconds: somebody asking for the status holds the lock for a moment
+
+
+class Status(str, Enum):
+    """How a run stands; in JSON and for a reader, the word."""
+
+    NEW = "new"
+    RUNNING = "running"
+    STOPPED = "stopped"  # started and not finished, free to resume
+    DONE = "done"
+    FAILED = "failed"
+
+    __str__ = str.__str__  # Python 3.12 would write Status.DONE
+
+
+ENDED = (Status.DONE, Status.FAILED)
 
 
 @dataclass(frozen=True)
@@ -55,16 +80,16 @@ class Run:
         return self.path / "rows.jsonl"
 
     @property
-    def status(self) -> str:
-        """``done``, ``failed``, ``running``, ``stopped`` (started and not finished, free to resume) or ``new``."""
+    def status(self) -> Status:
+        """How the run stands, by its files and its lock."""
         with refusals(self.path):
             if self._has("done.json"):
-                return "done"
+                return Status.DONE
             if self._has("failed.json"):
-                return "failed"
+                return Status.FAILED
             if not self._has("config.json"):
-                return "new"
-        return "running" if self._is_locked() else "stopped"
+                return Status.NEW
+        return Status.RUNNING if self._is_locked() else Status.STOPPED
 
     def _has(self, name: str) -> bool:
         """Whether a file is there; joined as text, which is many times as fast as a path where there are thousands."""
@@ -131,6 +156,11 @@ class Run:
                 f"{self.path} holds another configuration under the same name. Use another --runs directory."
             )
 
+    def must_be_whole(self) -> None:
+        """Refuse a run whose configuration, rows and end do not belong together."""
+        self.config()
+        self.rows()
+
     def config(self) -> RunConfig:
         """What was asked of this run."""
         path = f"{self.path}/config.json"
@@ -143,11 +173,15 @@ class Run:
             )
         values = document.get("config")
         if not isinstance(values, dict):
-            raise StoreError(f"{path} is damaged: expected an object under 'config', got {type(values).__name__}")
+            raise damaged(path, f"expected an object under 'config', got {type(values).__name__}")
         try:
-            return RunConfig.parse(values, where=path)
+            config = RunConfig.parse(values, where=path)
         except ConfigError as error:
             raise StoreError(f"{path} cannot be read: {'; '.join(str(error).splitlines())}") from None
+        for who, name in (("names", document.get("run_id")), ("lies in the directory of", run_id_in(self.path.name))):
+            if name is not None and name != config.run_id:
+                raise damaged(path, f"its settings are those of {config.run_id}, but it {who} {name}")
+        return config
 
     def environment(self) -> dict[str, Any]:
         return read_json(f"{self.path}/env.json")
@@ -156,25 +190,43 @@ class Run:
         """What ``done.json`` or ``failed.json`` says; None while there is neither."""
         for name in ("done.json", "failed.json"):
             if self._has(name):
-                return read_json(f"{self.path}/{name}", orjson.loads)
+                path = f"{self.path}/{name}"
+                said = read_json(path, orjson.loads)
+                # The directory's name is compared where it can be: parsing thousands of configurations takes seconds.
+                if said.get("run_id") not in (None, own := run_id_in(self.name) or self.config().run_id):
+                    raise damaged(path, f"it is of {said['run_id']}, but {self.path} holds {own}")
+                return said
         return None
 
-    def rows(self) -> list[Row]:
-        """Every whole row, checked; a last line cut short by a kill is not a row."""
-        return from_lines(self._lines(), where=f"{self.path}/rows.jsonl")
-
-    def last_rows(self) -> list[Row]:
-        """The last row alone, if every line looks like a row; else all of them, which names the line that is none."""
-        lines = self._lines()
-        if all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
-            return from_lines(lines[-1:], where=f"{self.path}/rows.jsonl", first=len(lines))
-        return self.rows()
-
-    def _lines(self) -> list[bytes]:
+    def row_lines(self) -> list[bytes]:
+        """The whole lines of ``rows.jsonl``; a last line cut short by a kill is none."""
         with refusals(f"{self.path}/rows.jsonl"):
             if not self._has("rows.jsonl"):
                 return []
-            return contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1]  # what follows the last newline is torn
+            return contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1]
+
+    def rows(self) -> list[Row]:
+        """Every row, checked. Those of a run that has ended must be the rows that it ended with."""
+        lines = self.row_lines()
+        rows = from_lines(lines, where=f"{self.path}/rows.jsonl")  # first: a line that is no row is named
+        if not self._ended_with(lines):
+            raise damaged(self.rows_file, "these are not the rows that the run ended with")
+        return rows
+
+    def _ended_with(self, lines: Sequence[bytes]) -> bool:
+        """Whether a run has not ended, or has ended with these rows."""
+        ended = self.outcome() or {}
+        if "rows" in ended:
+            return bool(ended["rows"] == digest(lines))
+        last = ended.get("epochs", ended.get("epoch"))  # an earlier version says no more than how far it came
+        return last is None or bool(lines and re.search(rb'"epoch": ?%d\b' % last, lines[-1]))
+
+    def last_rows(self) -> list[Row]:
+        """The last row alone, if every line looks like a row; else all of them, which names what is wrong."""
+        lines = self.row_lines()
+        if self._ended_with(lines) and all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
+            return from_lines(lines[-1:], where=f"{self.path}/rows.jsonl", first=len(lines))
+        return self.rows()
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add one row and wait until it is on disk."""
@@ -185,14 +237,18 @@ class Run:
 
     def keep_rows(self, until: int) -> None:
         """Drop rows of epochs later than the checkpoint's, and a torn last line: the run writes them again."""
-        rows = [row for row in self.rows() if row["epoch"] <= until]
-        write_whole(self.rows_file, "".join(to_line(row) for row in rows).encode())
+        lines = [line for line, row in zip(self.row_lines(), self.rows(), strict=True) if row["epoch"] <= until]
+        write_whole(self.rows_file, b"".join(line + b"\n" for line in lines))
+
+    def ties(self) -> dict[str, Any]:
+        """What ties a file to this run as it stands: its id, and a digest of its rows."""
+        return {"run_id": self.config().run_id, "rows": digest(self.row_lines())}
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        write_json(self.path / "done.json", summary)
+        write_json(self.path / "done.json", {**summary, **self.ties()})
 
     def fail(self, reason: Mapping[str, Any]) -> None:
-        write_json(self.path / "failed.json", reason)
+        write_json(self.path / "failed.json", {**reason, **self.ties()})
 
     def try_again(self) -> None:
         """Make a failed run one that has not begun; why it failed stays in ``failed-before.json``."""
@@ -200,6 +256,20 @@ class Run:
             if (self.path / "failed.json").exists():  # else another process was here first
                 self.checkpoint.unlink(missing_ok=True)  # first: killed here, the run has still failed
                 os.replace(self.path / "failed.json", self.path / "failed-before.json")
+
+    def set_aside(self) -> Path | None:
+        """Make a run one that has not begun; every file that it had goes into a folder inside its directory."""
+        if not self.path.is_dir():
+            return None
+        with self.locked(), refusals(self.path):
+            files = [path for path in self.path.iterdir() if path.is_file() and path.name != "lock"]
+            if not files:
+                return None
+            aside = next(path for k in itertools.count(1) if not (path := self.path / f"aside-{k}").exists())
+            aside.mkdir()
+            for path in sorted(files, key=lambda path: path.name != "config.json"):  # first: without it, no run
+                os.replace(path, aside / path.name)
+            return aside
 
 
 def runs_in(store: Path) -> list[Run]:
@@ -213,9 +283,24 @@ def runs_in(store: Path) -> list[Run]:
 def run_named(name: str, runs: Path) -> Run:
     """A run by its directory, or by its name in the store."""
     run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
-    if run.status == "new":
+    if run.status == Status.NEW:
         raise StoreError(unknown(f"run (in {runs})", name, [run.name for run in runs_in(runs)]))
     return run
+
+
+def run_id_in(name: str) -> str | None:
+    """The run id that a directory's name is; None for one of somebody's own choice."""
+    found = re.fullmatch(r"(?:imported-)?([a-z].*-s\d+-[0-9a-f]{10})", name)
+    return found[1] if found else None
+
+
+def digest(lines: Sequence[bytes]) -> dict[str, Any]:
+    """How many rows there are, and a checksum of their lines without the timings, which no two runs share."""
+    return {"count": len(lines), "sha256": hashlib.sha256(TIMES.sub(b"", b"\n".join(lines))).hexdigest()}
+
+
+def damaged(path: str | Path, problem: str) -> DamagedError:
+    return DamagedError(f"{path} is damaged: {problem}. {AGAIN}")
 
 
 def no_store(store: Path) -> StoreError:

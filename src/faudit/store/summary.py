@@ -1,11 +1,11 @@
-"""A run's summary: what `faudit train --json`, `faudit show` and `done.json` say of a run.  (no torch)"""
+"""A run's summary: what `faudit train --json`, `faudit show` and `done.json` say of a run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from faudit.store.rows import Row, finite, growth
-from faudit.store.run import Run
+from faudit.store.run import ENDED, Run
 
 SUMMED = {"test_acc", "growth_max", "seconds"}  # what ``done.json`` holds of all rows
 
@@ -13,7 +13,7 @@ SUMMED = {"test_acc", "growth_max", "seconds"}  # what ``done.json`` holds of al
 def overview(run: Run) -> dict[str, Any]:
     """What ``faudit train --json`` and ``faudit show --json`` say of a run; null where a number is not there yet."""
     config, status = run.config(), run.status
-    outcome = (run.outcome() or {}) if status in ("done", "failed") else {}
+    outcome = (run.outcome() or {}) if status in ENDED else {}
     summed = outcome.keys() >= SUMMED  # of all rows, when the run ended: then the last one says the rest
     rows = run.last_rows() if summed else run.rows()
     last = rows[-1] if rows else Row()
@@ -23,7 +23,7 @@ def overview(run: Run) -> dict[str, Any]:
     return {
         "run": str(run.path),
         "run_id": config.run_id,
-        "status": status,
+        "status": status.value,
         "reason": outcome.get("reason"),
         "epochs": last.get("epoch"),
         "epochs_asked": config.epochs,

@@ -1,4 +1,4 @@
-"""Every row of every run as one flat table, a CSV or a Parquet file, with the run's settings beside it.  (no torch)
+"""Every row of every run as one flat table, a CSV or a Parquet file, with the run's settings beside it.
 
 Runs are read twice, first for the columns that they have among them, then to be written: no more than a few of them
 are ever in memory. What a column holds is declared, by the setting or the entry of that name. A list (one number a tap

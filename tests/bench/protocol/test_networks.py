@@ -114,7 +114,7 @@ def test_an_exploded_branch_and_a_head_of_rank_one() -> None:
 
 
 def made_up(word: str) -> Case:
-    """A case that faudit-1 judges so."""
+    """A case that faudit-1 and faudit-2 judge so."""
     spoilt: dict[str, dict[str, Any]] = {
         TRUSTWORTHY: {}, WALK_BACK: {"hidden_norms": [1.0, 99.0]}, INCONCLUSIVE: {"block_turn": None},
     }  # fmt: skip
@@ -127,7 +127,8 @@ def test_the_table_counts_what_was_caught_flagged_and_neither() -> None:
     words |= {"bp": WALK_BACK, "bp vit": INCONCLUSIVE, "dfa as published": TRUSTWORTHY, "sign flipped": INCONCLUSIVE}
     cases = {(name, seed): made_up(words[name]) for name in CASES for seed in (1, 2)}
     result = document(cases, seeds=[1, 2], code="x")
-    ours = result["columns"]["faudit-1"]
+    ours = result["columns"]["faudit-2"]
+    assert ours == result["columns"]["faudit-1"], "chance finds nothing in these"
     healthy = sum(case.healthy for case in CASES.values())
     broken = len(CASES) - healthy
     assert (ours["healthy"]["n"], ours["healthy"]["walked_back"]) == (2 * healthy, 2)
@@ -135,7 +136,7 @@ def test_the_table_counts_what_was_caught_flagged_and_neither() -> None:
     assert ours["healthy"]["wrong"] == ["bp (seed 1, 2)"]
     assert ours["broken"]["neither"] == ["sign flipped (seed 1, 2)"] and ours["broken"]["inconclusive"] == 2
     text = page(result)
-    assert f"{2 * broken - 4} of {2 * broken}" in text and "| dfa as published | broken: the study's DFA |" in text
+    assert f"{2 * broken - 4} of {2 * broken}" in text and "| dfa as published | broken: the paper's DFA |" in text
 
 
 def test_a_column_names_each_case_once() -> None:
@@ -160,6 +161,10 @@ def test_a_measured_case_is_reproducible_and_its_control_is_a_frozen_run(monkeyp
         k: v for k, v in rows[1].items() if k not in timings
     }
     assert rows[0]["block_turn"] == [0.0] * 3
+
+
+def test_the_digest_of_the_code_is_of_files_that_exist() -> None:
+    assert all((bench.PACKAGE / entry).exists() for entry in bench.MADE_BY) and len(bench.made_by()) == 16
 
 
 def test_rows_are_kept_line_by_line_and_a_torn_last_line_is_none(tmp_path: Path) -> None:
@@ -189,5 +194,5 @@ def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, caps
             stream.write(json.dumps({"key": task.key, "code": code, "row": to_line(row)}) + "\n")
     assert main(["bench", "protocol", "--seeds", "7", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result["columns"]) == {"faudit-1", "study", "accuracy + Γ"}
+    assert list(result["columns"]) == ["faudit-2", "faudit-1", "paper", "accuracy + Γ"]
     assert (tmp_path / "confusion.md").exists() and len(rows.read_text().splitlines()) == len(tasks([7]))

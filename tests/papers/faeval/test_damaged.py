@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from faudit.figures.table import Table
-from faudit.papers.faeval.experiments import Plan
-from faudit.papers.faeval.files import export, import_file
+from faudit.papers.faeval import PAPER
+from faudit.papers.faeval.export import export
+from faudit.papers.faeval.import_ import import_file
 from faudit.store.rows import to_line
 from tests.support.fabricate import write
 
-PLAN = Plan(epochs=2, seeds=(42,))
+PLAN = PAPER.plan(epochs=2, seeds=(42,))
 
 
 def remark_of(runs: Path, out: Path) -> str:
@@ -31,9 +32,7 @@ def test_rows_of_another_depth_than_the_configurations_are_damage(tmp_path: Path
     run = write(PLAN.config("resmlp dfa", 42), tmp_path / "runs")
     shallow = [{name: v[:-1] if isinstance(v, list) else v for name, v in row.items()} for row in run.rows()]
     run.rows_file.write_text("".join(map(to_line, shallow)))
-    told = (
-        f"left out: {run.rows_file} is damaged: hidden_norms: expected 5 numbers, one a tap, got 4. Put the file back"
-    )
+    told = f"left out: {run.rows_file} is damaged: hidden_norms: expected 5 numbers, one a tap, got 4. "
     assert remark_of(tmp_path / "runs", tmp_path / "out").startswith(told)
 
 
