@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.paths import ROOT
 
 HAND = "tests/rules/test_by_hand.py"
 JOINT = "tests/rules/test_joint_step.py"
@@ -47,6 +47,12 @@ FIRES = "test_a_check_fires_on_what_it_is_for"
 FIRST_TAP = "test_the_only_block_and_the_first_tap_of_a_foreign_model_are_judged"
 SHARED = "test_taps_that_share_one_feedback_hang_together_under_the_null_too"
 NEVER_A_PASS = "test_what_was_not_measured_is_never_a_pass"
+MISSING_ENTRY = "tests/laws/test_checks.py::test_a_missing_entry_is_not_measured_and_never_a_pass"
+FROZEN, CHECKS = "tests/rules/test_frozen.py", "tests/audit/test_checks.py"
+OWN_STEP = "test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step"
+SAYS_FROZEN = "test_a_rule_says_whether_its_blocks_train"
+BY_WILSON = "test_chance_asks_the_lower_end_of_wilsons_interval_by_hand"
+GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
 
 
 @dataclass(frozen=True)
@@ -153,15 +159,15 @@ DEFECTS = [
     Defect("a setting left out of the run's name", "config.py",
            "if (value := getattr(self, name)) != DEFAULTS[name]}",
            'if (value := getattr(self, name)) != DEFAULTS[name] and name != "clip"}', "tests/test_config.py"),
-    Defect("exported gradients in our unit", "papers/faeval/files.py",
+    Defect("exported gradients in our unit", "papers/faeval/export.py",
            'hidden, gradients = row["hidden_norms"], [size / n for size in row["grad_norms"]]',
            'hidden, gradients = row["hidden_norms"], list(row["grad_norms"])', f"{EXCHANGE}::{MEAN_LOSS}"),
     Defect("the floor read at the first tap", "papers/faeval/claims.py",
            'gradient = row["grad_norms"][-1]', 'gradient = row["grad_norms"][0]', "tests/papers/faeval/test_claims.py"),
-    Defect("gradients compared in another unit than the study's", "papers/faeval/claims.py",
-           'last(at("grad_norms", tap), 1 / STUDY_BUFFER)', 'last(at("grad_norms", tap))',
+    Defect("gradients compared in another unit than the paper's", "papers/faeval/claims.py",
+           'last(at("grad_norms", tap), 1 / BUFFER)', 'last(at("grad_norms", tap))',
            "tests/papers/faeval/test_claims.py"),
-    Defect("a claim with a part that was not run called reproduced", "papers/faeval/claims.py",
+    Defect("a claim with a part that was not run called reproduced", "papers/claim.py",
            'VERDICTS = ("deviates", "not run", "reproduced")', 'VERDICTS = ("reproduced", "deviates", "not run")',
            "tests/papers/faeval/test_claims.py"),
     Defect("block 0 counted among the deep ones", "figures/figure.py",
@@ -170,7 +176,7 @@ DEFECTS = [
            "met.setdefault(row[\"epoch\"], []).append(math.log10(number) if log else number)",
            "met.setdefault(row[\"epoch\"], []).append(number)", f"{FIGURES}::{GEOMETRIC}"),
     Defect("a run of any length taken for the one asked for", "figures/table.py",
-           "return epochs == wanted or (self.plan.epochs is None and epochs < wanted and arm.split()[0] in SHORTENED)",
+           "return epochs == wanted or (shortened and epochs < wanted)",
            "return True",
            f"{FIGURES}::{SHORTER}"),
     Defect("norm(-1) of the hidden states", "probes/norms.py",
@@ -201,7 +207,7 @@ DEFECTS = [
     Defect("Γ of the whole buffer as one vector", "probes/alignment.py",
            "cosines(credit, gradient)", "cosines(credit.flatten()[None], gradient.flatten()[None])",
            f"{PITFALLS}::{OWN_COSINE}"),
-    Defect("the headline Γ without block 0", "papers/faeval/files.py",
+    Defect("the headline Γ without block 0", "papers/faeval/export.py",
            "sum(gamma) / len(gamma)", "sum(gamma[1:]) / len(gamma[1:])", f"{PITFALLS}::{ONE_ROW}"),
     Defect("an end counted among the interior", "probes/distribution.py",
            "fmean(interior) if interior and len(interior) == len(means) - 2 else None",
@@ -217,8 +223,21 @@ DEFECTS = [
            'self.generator(f"turn.{draw}")', "torch.Generator().manual_seed(id(credit) + draw)",
            f"{FOREIGN}::{SHARED}"),
     Defect("a missing control taken for a pass", "audit/checks/depth.py",
-           'return Finding("depth", NOT_MEASURED, missing, threshold=limit)',
-           'return Finding("depth", PASSED, missing, threshold=limit)', f"tests/audit/test_audit.py::{NEVER_A_PASS}"),
+           "return check.finding(NOT_MEASURED, why_none(case), threshold=threshold)",
+           "return check.finding(PASSED, why_none(case), threshold=threshold)",
+           f"tests/audit/test_audit.py::{NEVER_A_PASS}"),
+    Defect("a missing entry taken for one that is there", "audit/checks/check.py",
+           "return any(row.get(name) is None for name in self.reads)", "return False", MISSING_ENTRY),
+    Defect("chance asked of the estimate alone", "audit/checks/chance.py",
+           "PASSED if low > chance else FIRED", "PASSED if case.accuracy > chance else FIRED",
+           f"{CHECKS}::{BY_WILSON}"),
+    Defect("an accuracy given by hand passed off as measured", "watch/model.py",
+           "accuracy, by_hand=True)", "accuracy)", f"{CHECKS}::{GIVEN}"),
+    Defect("a control that applies the block gradients of a rule with a step of its own", "rules/frozen.py",
+           "step.grads.items() if self.trains(name)}", "step.grads.items()}", f"{FROZEN}::{OWN_STEP}"),
+    Defect("a control that does not say that its blocks are frozen", "rules/frozen.py",
+           "trains_blocks: ClassVar[bool] = False", "trains_blocks: ClassVar[bool] = True",
+           f"{FROZEN}::{SAYS_FROZEN}"),
     Defect("two gradients of nothing said to disagree", "probes/precision.py",
            "cosines(own, true)[open_ones & ~none]", "cosines(own, true)[open_ones]", f"{EDGES}::{NO_VALUE}"),
     Defect("ρ with the study's step, in the net's own precision", "probes/perturbation.py",

@@ -23,8 +23,8 @@ from faudit.rules.rule import Objective, State
 from faudit.store.checkpoint import weights
 from faudit.store.run import Run
 from faudit.train import fit, one_epoch
-from tests.conftest import tiny_dataset
-from tests.test_train import without_timings
+from tests.support.nets import tiny_dataset
+from tests.support.runs import without_timings
 
 LR, DECAY, LAMBDA, CLIP, EPS = 3e-3, 0.2, 0.05, 0.4, 1e-3
 
@@ -131,7 +131,7 @@ def test_a_finished_run_of_other_settings_is_not_served(tmp_path: Path) -> None:
     run = fit(config, tmp_path)
     file = run.path / "config.json"
     file.write_text(file.read_text().replace('"lr": 0.001', '"lr": 0.002'))
-    with pytest.raises(StoreError, match="another configuration"):
+    with pytest.raises(StoreError, match=r"config.json is damaged: its settings are those of"):
         fit(config, tmp_path)
 
 

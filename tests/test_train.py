@@ -14,22 +14,13 @@ from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError, StoreError
 from faudit.experiment import Experiment, prepare
 from faudit.store.checkpoint import weights
-from faudit.store.rows import TIMINGS, Row
 from faudit.store.run import Run
 from faudit.train import fit, learning_rate, read, stream, test_accuracy
-from tests.conftest import tiny_dataset
+from tests.support.nets import tiny_dataset
+from tests.support.runs import QUICK as QUICK  # tests/probes takes it from here
+from tests.support.runs import same_weights, without_timings
 
 test_accuracy.__test__ = False  # type: ignore[attr-defined]  # a function of ours, not a test
-QUICK = RunConfig(data="digits", epochs=3, width=16, depth=2, batch_size=128)
-
-
-def without_timings(rows: list[Row]) -> list[Row]:
-    return [{name: value for name, value in row.items() if name not in TIMINGS} for row in rows]
-
-
-def same_weights(a: Run, b: Run) -> bool:
-    one, other = weights(a.checkpoint), weights(b.checkpoint)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_run_has_every_entry_at_epoch_0_and_after_each_epoch(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from faudit.nets.resmlp import ResMLP
 from faudit.probes import PROBES
 from faudit.rules.bp import BP
 from faudit.rules.dfa import DFA
-from tests.conftest import ROOT
+from tests.support.paths import ROOT
 
 
 def plain() -> ModuleType:

@@ -17,11 +17,11 @@ import pytest
 
 from faudit.cli.main import main
 from faudit.config import RunConfig
-from faudit.papers.faeval.experiments import Plan
+from faudit.papers import PAPERS
 from faudit.store.files import write_whole
-from tests.support.fabricate import study, write
+from tests.support.fabricate import all_runs, write
 
-PLAN = Plan("digits", 3, (42,))
+PLAN = PAPERS["faeval"].plan("digits", epochs=3, seeds=(42,))
 PLANNED = ["--data", "digits", "--epochs", "3", "--seeds", "42"]
 TINY = ["--width", "8", "--depth", "2", "--batch-size", "256", "--epochs", "1"]
 
@@ -30,7 +30,7 @@ TINY = ["--width", "8", "--depth", "2", "--batch-size", "256", "--epochs", "1"]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs for a figure, a table and the study's files."""
     path = tmp_path_factory.mktemp("figure") / "runs"
-    study(PLAN, path, arms=["resmlp bp", "resmlp dfa", "noln bp", "noln dfa"])
+    all_runs(PLAN, path, ["resmlp bp", "resmlp dfa", "noln bp", "noln dfa"])
     return path
 
 

@@ -17,15 +17,16 @@ from faudit import FauditError, audit_model
 from faudit.cli.main import main
 from faudit.config import RunConfig
 from faudit.errors import ModelError, StoreError
-from faudit.papers.faeval.experiments import Plan
+from faudit.papers import PAPERS
 from faudit.store.run import Run
 from faudit.train import fit, stream
 from faudit.watch.weights import load_weights
-from tests.support.fabricate import study, write
+from tests.support.fabricate import all_runs, write
 from tests.support.idx_files import NAMES
 from tests.support.idx_files import write as write_mnist
 from tests.support.models import batch, mlp
 
+PLAN = PAPERS["faeval"].plan("digits", epochs=3, seeds=(42,))
 MNIST = ["--data", "mnist", "--width", "8", "--depth", "2", "--batch-size", "2", "--epochs", "1"]
 
 
@@ -89,7 +90,7 @@ def test_a_table_refuses_the_flags_of_the_study(
     write(RunConfig(epochs=1), tmp_path / "runs")
     words = ["export", "--format", form, "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "rows"), *flags]
     code, out, err = said(capsys, words)
-    assert (code, out) == (2, "") and err.startswith(f"faudit: {flags[0]}: expected with --format study, got --format")
+    assert (code, out) == (2, "") and err.startswith(f"faudit: {flags[0]}: expected with a paper's files, got it with")
     assert not (tmp_path / "rows").exists()
 
 
@@ -118,15 +119,15 @@ def test_a_kept_checkpoint_that_is_gone_is_told_of_on_resume(tmp_path: Path) -> 
 def doubled(tmp_path: Path) -> Path:
     """The runs of a figure, one of them there again as a copy and once more as a link."""
     runs = tmp_path / "runs"
-    study(Plan("digits", 3, (42,)), runs, arms=["resmlp bp", "resmlp dfa", "noln bp", "noln dfa"])
-    run = runs / Plan("digits", 3, (42,)).config("resmlp dfa").run_id
+    all_runs(PLAN, runs, ["resmlp bp", "resmlp dfa", "noln bp", "noln dfa"])
+    run = runs / PLAN.config("resmlp dfa").run_id
     shutil.copytree(run, runs / "a-copy")
     (runs / "z-link").symlink_to(run)
     return runs
 
 
 def test_a_copy_is_named_and_counts_once_in_tables(doubled: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    original = Plan("digits", 3, (42,)).config("resmlp dfa").run_id
+    original = PLAN.config("resmlp dfa").run_id
     code, out, err = said(capsys, ["show", "--runs", str(doubled), "--json"])
     assert (
         code == 2 and len(json.loads(out)) == 4 and f"{doubled}/{original}" in {one["run"] for one in json.loads(out)}
@@ -220,7 +221,7 @@ def test_a_dry_run_says_no_where_there_is_no_cuda(
 
 def exported(tmp_path: Path) -> dict[str, Any]:
     """A file of the study, written from runs."""
-    study(Plan("digits", 3, (42,)), tmp_path / "runs", arms=["resmlp bp", "resmlp dfa"])
+    all_runs(PLAN, tmp_path / "runs", ["resmlp bp", "resmlp dfa"])
     flags = ["--runs", str(tmp_path / "runs"), "--data", "digits", "--epochs", "3", "--seeds", "42"]
     assert main(["export", *flags, "--out", str(tmp_path)]) == 0
     document: dict[str, Any] = json.loads((tmp_path / "results" / SNAPSHOT).read_text())

@@ -21,13 +21,14 @@ from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.rules.rule import output_error
+from faudit.store.rows import ENTRIES, Row
 from faudit.tensors import cosines
 from faudit.watch.copies import inspected
 from faudit.watch.model import AuditedModel
 from faudit.watch.net import matches, tap_names
 from faudit.watch.reading import ForeignReading, turned
-from tests.conftest import Setup
 from tests.support.models import CLASSES, WIDTH, Around, Block, batch, everything, mlp, resmlp
+from tests.support.nets import Setup
 
 TAPS = ["0", "2", "4"]  # the linear layers of `mlp` before its head
 
@@ -146,7 +147,7 @@ def test_the_null_without_fresh_feedback_is_as_wide_as_with_it() -> None:
                 for credits in (reading.credits, *reading.fresh_credits(20))
             ]
             draws = np.array(gammas[1:])
-            row = {"gamma": gammas[0], "gamma_null_draws": draws.T.tolist()}
+            row = Row(gamma=gammas[0], gamma_null_draws=draws.T.tolist())
             scores[fresh].append(score(row, [0, 1, 2]))
     for found in scores.values():
         assert 0.8 < np.std(found) < 1.25 and np.mean(np.array(found) > 1.77) < 0.13
@@ -156,21 +157,43 @@ def test_a_credit_that_is_the_same_for_every_sample_fires_and_one_of_zeros_never
     model, data = mlp(), [batch()]
     same = audit_model(model, data, taps=TAPS, credit=lambda taps, logits, y: [torch.ones_like(h) for h in taps])
     assert status(same)["null"] == FIRED
-    zero = audit_model(model, data, taps=TAPS, credit=lambda taps, logits, y: [0 * h for h in taps], frozen=[0.0])
+    zero = audit_model(
+        model, data, taps=TAPS, credit=lambda taps, logits, y: [0 * h for h in taps], frozen=[0.0], protocol="faudit-1"
+    )
     assert status(zero)["null"] in (NOT_MEASURED, UNDECIDED) and zero.verdict.verdict == INCONCLUSIVE
     assert zero.row["gamma"] == [None] * 3
 
 
 def test_without_credit_the_checks_of_credit_do_not_apply_and_depth_wants_a_control() -> None:
     model, data = mlp(), [batch(200)]
-    audited = audit_model(model, data, taps=TAPS)
+    audited = audit_model(model, data, taps=TAPS, protocol="faudit-1")  # it is untrained, which faudit-2 would say
     found = status(audited)
     assert all(found[name] == NOT_APPLICABLE for name in ("movement", "feedback", "null", "controls"))
     assert found["depth"] == NOT_MEASURED and all(found[name] == PASSED for name in ("scale", "reference", "rank"))
     assert audited.verdict.verdict == INCONCLUSIVE and "--frozen-accuracy" in audited.verdict.reasons[0]
     assert not {"gamma", "rho"} & audited.row.keys()
-    assert audit_model(model, data, taps=TAPS, frozen=[0.0, 0.0]).verdict.verdict == TRUSTWORTHY
-    assert audit_model(model, data, taps=TAPS, frozen=[0.9]).verdict.verdict == WALK_BACK
+    for frozen, verdict in (([0.0, 0.0], TRUSTWORTHY), ([0.9], WALK_BACK)):
+        assert audit_model(model, data, taps=TAPS, frozen=frozen, protocol="faudit-1").verdict.verdict == verdict
+
+
+@pytest.mark.parametrize("has_credit", [True, False])
+@pytest.mark.parametrize("has_classes", [True, False])
+def test_every_probe_is_measured_or_the_reason_is_known(has_credit: bool, has_classes: bool) -> None:
+    x, y = batch(64)
+    audited = audit_model(
+        mlp(), [(x, y if has_classes else x[:, :CLASSES])], taps=TAPS,
+        credit=(lambda taps, logits, y: [torch.ones_like(h) for h in taps]) if has_credit else None,
+        loss=None if has_classes else lambda out, y: (out - y).square().sum(1),
+    )  # fmt: skip
+    offered: set[str] = {name for name, given in (("credit", has_credit), ("classes", has_classes)) if given}
+    measured = {name for name in PROBES if offered.issuperset(PROBES.declared(name).needs)}
+    entries = {entry.name for name in measured for entry in PROBES.declared(name).entries}
+    assert audited.row.keys() == {"null_of", "dtype", "eval_samples", *entries}
+    assert audited.not_measured.keys() == PROBES.keys() - measured >= {"update", "movement", "weights"}
+    assert audited.to_json()["not_measured"].get("alignment") == (None if has_credit else "no credit was given")
+    for name, value in audited.row.items():
+        assert isinstance(value, list) is (ENTRIES[name].shape != "scalar"), name
+        assert not isinstance(value, list) or len(value) == len(TAPS), name
 
 
 def test_outputs_that_are_no_scores_of_classes_are_measured_all_the_same() -> None:

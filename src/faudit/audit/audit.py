@@ -1,11 +1,12 @@
 """Runs → cases → verdicts: find each run's matched controls in its store, measure what is missing, judge.
 
-The control of a rule is the same run with blocks frozen at their initialisation and the embedding taught as the rule
+The control of a run is the same run with blocks frozen at their initialisation and the embedding taught as the rule
 teaches it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,9 @@ from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, default, identity
 from faudit.data import DATASETS
 from faudit.errors import StoreError
-from faudit.rules import RULES
-from faudit.store.run import Run, runs_in
-from faudit.store.summary import whole_rows
+from faudit.rules import RULES, control_name
+from faudit.store.rows import Row
+from faudit.store.run import ENDED, Run, Status, runs_in
 
 EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
 
@@ -39,13 +40,10 @@ class Audited:
 
 def control_of(config: RunConfig) -> RunConfig:
     """The matched run whose blocks never train."""
-    matched = f"frozen-{config.rule.removeprefix('frozen-')}"
-    rule = matched if matched in RULES else "frozen-dfa"  # of a rule of somebody's own: the nearest there is
     # The penalty and the clip act on branches that do not train; labels are the real ones, whatever the run was fed.
-    plain = {"penalty": 0.0, "random_targets": False, "keep_epochs": (), "probe_epochs": (), "log_every": 1}
-    if rule != "frozen-bp":
-        plain |= {"clip": default("clip")}
-    return config.with_(rule=rule, **plain)
+    plain = {"penalty": 0.0, "clip": default("clip"), "random_targets": False}
+    logged = {"keep_epochs": (), "probe_epochs": (), "log_every": 1}
+    return config.with_(rule=control_name(config.rule), **plain, **logged)
 
 
 class ControlIndex:
@@ -62,7 +60,7 @@ class ControlIndex:
         for run in self._found.get(key(control_of(config)), []):
             with suppress(StoreError, LookupError):
                 history = {row["epoch"]: row["test_acc"] for row in run.rows() if row.get("test_acc") is not None}
-                if run.status == "done":
+                if run.status == Status.DONE:
                     return Control(run.name, run.rows()[-1]["test_acc"], history)
         return None
 
@@ -76,16 +74,22 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
     from faudit.audit.measure import last_row
 
     config = run.config()
-    if run.status not in ("done", "failed"):
+    if run.status not in ENDED:
         raise StoreError(f"{run.path} is {run.status}: a verdict needs a finished run. Give its `faudit train` again.")
     if not run.rows():
         raise StoreError(f"{run.path} has no rows: there is nothing to judge. Delete it and train it again.")
-    row = last_row(run, config, data_dir=data_dir) if run.status == "done" else run.rows()[-1]
+    row = last_row(run, config, data_dir=data_dir) if run.status == Status.DONE else run.rows()[-1]
     samples, classes = row.get("test_samples"), row.get("classes")
     if samples is None or classes is None:  # older logs do not say
         dataset = DATASETS[config.data](data_dir)
         samples, classes = len(dataset.test_y), dataset.classes
     control = (beside or ControlIndex(run.path.parent)).control(config)
-    case = Case(config, [*run.rows()[:-1], row], samples, classes, (control,) if control else ())
-    with whole_rows(run):
-        return Audited(run, config, case, judge(case, protocol))
+    case = case_of(config, [*run.rows()[:-1], row], samples=samples, classes=classes, control=control)
+    return Audited(run, config, case, judge(case, protocol))
+
+
+def case_of(config: RunConfig, rows: Sequence[Row], *, samples: int, classes: int, control: Control | None) -> Case:
+    """A run as the checks see it, with what its rule says of itself."""
+    rule = RULES[config.rule]
+    controls = (control,) if control else ()
+    return Case(config, rows, samples, classes, controls, trains_blocks=rule.trains_blocks, no_control=rule.no_control)

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faudit.audit.protocol import DEFAULT, PROTOCOLS
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
 from faudit.cli.output import print_json, remark, write_page
 from faudit.config import quoted
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError
 from faudit.registry import nearest, unknown
+from faudit.rules import RULES
 from faudit.store.files import STDOUT, must_be_file
 from faudit.store.run import run_named
 
@@ -40,7 +42,7 @@ def add_flags(own: Parser) -> None:
     own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
     add_runs(own)
     add_json(own)
-    own.add_argument("--protocol", default="faudit-1", help="faudit-1 or study (default: faudit-1)")
+    own.add_argument("--protocol", default=DEFAULT, help=f"{', '.join(PROTOCOLS)} (default: {DEFAULT})")
     add_data_dir(own)
     own.add_argument("--with-controls", action="store_true", help="train the matched frozen runs that are missing")
     own.add_argument("--utility", action="store_true", help="what each reporting strategy would have concluded")
@@ -128,7 +130,8 @@ def audit_runs(args: argparse.Namespace) -> int:
     }
     together = worst([one.verdict for one in audited])
     if args.markdown:
-        write_page(args.markdown, page(audited, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"]))
+        text = page(audited, asked, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
+        write_page(args.markdown, text)
     if args.json:
         print_json(
             {
@@ -146,7 +149,7 @@ def audit_runs(args: argparse.Namespace) -> int:
 
 def finished(store: Path) -> list[Run]:
     """Every finished run of a store; a damaged one is told of and left out."""
-    from faudit.store.run import runs_in
+    from faudit.store.run import ENDED, runs_in
 
     runs = []
     for run in runs_in(store):
@@ -155,7 +158,7 @@ def finished(store: Path) -> list[Run]:
         except FauditError as error:
             remark([f"left out: {error}"])
             continue
-        if run.status in ("done", "failed"):
+        if run.status in ENDED:
             runs.append(run)
     if not runs:
         raise ConfigError(f"nothing to audit: expected RUN names or a store with finished runs, got none in {store}")
@@ -172,7 +175,7 @@ def each_once(runs: list[Run]) -> list[Run]:
 
 
 def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
-    """Train the matched frozen runs that are missing beside the runs."""
+    """Train the matched frozen runs that are missing beside the runs, of the rules that have a control."""
     from faudit.audit.audit import ControlIndex, control_of
     from faudit.sweep.engine import cores
     from faudit.sweep.local import run_all
@@ -180,6 +183,7 @@ def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
     for store in dict.fromkeys(run.path.parent for run in runs):
         there = ControlIndex(store)
         configs = [run.config() for run in runs if run.path.parent == store]
+        configs = [config for config in configs if RULES[config.rule].no_control is None]
         wanted = [control_of(config) for config in configs if there.control(config) is None]
         outcome = run_all(wanted, store, data_dir=data_dir, jobs=cores())
         remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])

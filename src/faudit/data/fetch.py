@@ -1,7 +1,7 @@
 """Downloads the official files of a dataset.
 
-pooch writes each download to a temporary file and gives the file its name only when the checksum is right. This module
-adds a size limit, progress, and errors of one line. It does not import pooch or torch before the first download.
+pooch downloads each file to a temporary name and compares the checksum. This module adds a size limit, progress and
+errors of one line, and gives the file its own name at the end. It imports pooch only for a download, and never torch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, by
 
 TIMEOUT = 30.0  # seconds without a byte
 MAX_DOWNLOAD = 1 << 30  # six times the largest dataset: a server that never ends must not fill the disk
-# A server must not compress the archive once more.
-HEADERS = {"User-Agent": "faudit", "Accept-Encoding": "identity"}
+HEADERS = {"User-Agent": "faudit", "Accept-Encoding": "identity"}  # a server must not compress the file once more
 
 
 def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progress) -> list[Path]:
@@ -79,7 +78,8 @@ def download(url: str, target: Path, *, md5: str, progress: Progress) -> None:
     pooch.get_logger().setLevel("WARNING")  # at INFO it writes to stderr, where the progress goes
     transfer = Transfer(url, target, progress=progress)
     folder = os.path.abspath(target.parent)  # pooch would expand a leading ~
-    # pooch copies a file that it cannot rename. On a full disk this leaves half a file, so it gets a name of its own.
+    # Where pooch cannot rename a file, it copies it, which leaves half a file on a full disk. So pooch writes a .part
+    # file, and os.replace gives it the official name.
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         pooch.retrieve(url, f"md5:{md5}", fname=part.name, path=folder, downloader=transfer)
@@ -147,7 +147,7 @@ class Transfer:
         self.progress(self.target.name, self.done, self.total)
 
     def flush(self) -> None:
-        """Nothing: pooch asks for it after every chunk, once at the end is enough."""
+        """Do nothing: pooch calls this after every chunk, and one flush at the end is enough."""
 
     def broken(self, error: BaseException) -> DataError:
         """The error of a connection that was not made, or that broke."""

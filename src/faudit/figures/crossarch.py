@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from faudit.figures.figure import FLOOR, Figure, Numbers, at, line, of, panel
+from faudit.audit.protocol import PROTOCOLS
+from faudit.figures.figure import Figure, Numbers, at, line, of, panel
 from faudit.figures.table import Table
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ RULES = ("bp", "fa", "dfa")
 class CrossArchitecture(Figure):
     """Three architectures under BP, FA and DFA: the stream, the gradient, the accuracy."""
 
-    arms: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
+    experiments: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
     wide: ClassVar[bool] = True
 
     def numbers(self, table: Table) -> Numbers:
@@ -41,7 +42,7 @@ class CrossArchitecture(Figure):
                 ]
                 for row, title in ROWS.items()
             ],
-            "floor": FLOOR,
+            "floor": PROTOCOLS["paper"]["floor"].floor,
         }
 
     def draw(self, numbers: Numbers, style: Style) -> Picture:
@@ -53,7 +54,7 @@ class CrossArchitecture(Figure):
             for ax, one in zip(row, panels, strict=True):
                 draw_panel(ax, one, title=False, label=False)
             row[0].set_ylabel(panels[0]["title"], fontweight="bold", fontsize=7)
-            level(row[1], numbers["floor"], "the study's floor")
+            level(row[1], numbers["floor"], "the paper's floor")
             decades(row[1], gradients)
             row[2].set_ylim(0.0, 1.0)
         for ax, title in zip(axes[0], (H_L, G_L, "accuracy (buffer)"), strict=True):

@@ -1,4 +1,4 @@
-"""Where a run was made: versions, processor, commit; no host name and no path, so it can be published.  (no torch)"""
+"""Where a run was made: versions, processor, commit; no host name and no path, so it can be published."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def installed(package: str) -> str | None:
 
 def commit() -> str | None:
     """The checkout's commit, with ``+`` where files differ from it; None outside a checkout."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""What every run of a store says of itself, fast for thousands: a database beside them remembers.  (no torch)
+"""What every run of a store says of itself, fast for thousands: a database beside them remembers.
 
 The run directories are the truth. ``index.sqlite`` in the store remembers the overview of runs that have ended, each
 with the size and time of the files it was read from; whatever differs is read again. It may be absent, damaged,
@@ -22,20 +22,20 @@ from faudit.config import KEYS, SETTINGS, attribute, switch
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import unknown
 from faudit.store.files import refusals
-from faudit.store.run import Run, no_store
+from faudit.store.run import ENDED, Run, Status, no_store
 from faudit.store.summary import overview
 
 FORMAT = 1  # of the database; another one's entries are read again
 FROM = 64  # runs: fewer are read as fast as remembered
 FILES = ("config.json", "env.json", "rows.jsonl", "done.json", "failed.json")
 ENDS = slice(3, 5)  # the two of them that say that a run has ended
-STATES = ("done", "failed", "running", "stopped")
+STATES = (*ENDED, Status.RUNNING, Status.STOPPED)
 
-Entry = dict[str, Any]
+Overview = dict[str, Any]
 Known = dict[str, tuple[str, bytes, int]]  # name → marks, the entry as JSON, its checksum
 
 
-def entries(store: Path) -> tuple[list[Entry], list[str]]:
+def entries(store: Path) -> tuple[list[Overview], list[str]]:
     """The overview of every run, by name; what cannot be read, or is there twice, is told of and left out."""
     marks, place = marked(store), str(store)
     path = store / "index.sqlite"
@@ -49,7 +49,7 @@ def entries(store: Path) -> tuple[list[Entry], list[str]]:
             except StoreError as error:
                 damaged.append(str(error))
                 continue
-            if mark and entry["status"] in ("done", "failed") and is_text(name):
+            if mark and entry["status"] in ENDED and is_text(name):
                 fresh[name] = mark, orjson.dumps({**entry, "run": name})
         entry["run"] = f"{place}/{name}"
         found.append(entry)
@@ -109,11 +109,11 @@ def sign(path: str) -> str:
     return f"{about.st_size}:{about.st_mtime_ns}"
 
 
-def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Entry | None:
+def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Overview | None:
     """What is remembered of a run, if it is of these very files and whole."""
     if known is None or not mark or known[0] != mark or zlib.crc32(known[1]) != known[2]:
         return None
-    entry: Entry = orjson.loads(known[1])
+    entry: Overview = orjson.loads(known[1])
     return entry
 
 
@@ -185,7 +185,7 @@ def value_of(key: str, text: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def matches(entry: Entry, wanted: Mapping[str, list[Any]]) -> bool:
+def matches(entry: Overview, wanted: Mapping[str, list[Any]]) -> bool:
     """Whether a run is one that was asked for."""
     config = entry["config"]
     return all((entry[key] if key == "status" else config[key]) in values for key, values in wanted.items())

@@ -19,8 +19,10 @@ from faudit.train import must_be_trained_on
 
 
 def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, elsewhere: bool) -> None:
-    """Refuse a study for everything wrong with its runs, each thing told once; ``elsewhere`` is an engine's whose
-    workers may have data and devices that are not here."""
+    """Refuse a study for everything wrong with its runs, each thing told once.
+
+    ``elsewhere`` is an engine's whose workers may have data and devices that are not here.
+    """
     problems: dict[str, list[str]] = {}
 
     def tell(error: Exception, config: RunConfig) -> None:

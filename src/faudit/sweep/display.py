@@ -1,4 +1,4 @@
-"""How far many runs are: a live display on a terminal, plain lines otherwise; always on stderr.  (no torch)
+"""How far many runs are: a live display on a terminal, plain lines otherwise; always on stderr.
 
 How a run stands is read from its directory, a running one's numbers from the end of its rows.jsonl: the trainer knows
 of no display.
@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Protocol
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.formats import share, size
-from faudit.store.rows import Row, from_line
-from faudit.store.run import Run
+from faudit.store.rows import Row, from_lines
+from faudit.store.run import ENDED, Run, Status
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Ends = Mapping[str, tuple[str, str]]  # of runs by run id: done, failed or left, and why
 
-WORDS = {"done": "done", "failed": "failed", "left": "left out"}  # "0 left" would read as "none to go"
+WORDS = {Status.DONE: "done", Status.FAILED: "failed", "left": "left out"}  # "0 left" would read as "none to go"
 TAIL = 1 << 18  # bytes from the end of rows.jsonl: more than the row of any net
 LINE_EVERY = 60.0  # seconds between two plain lines on one running run
 DRAW_EVERY = 0.25  # seconds between two looks at the running runs for a live display
@@ -126,7 +126,7 @@ class Lines:
     def ended(self, config: RunConfig, word: str, text: str) -> None:
         self._ended += 1
         says = text
-        if word == "done":
+        if word == Status.DONE:
             took = text or f"{time.monotonic() - self._began[config.run_id]:.0f} s"
             says = f"{glimpse(last_row(self._runs / config.run_id))}  {took}"
         self.say(f"[{self._ended}/{self._total}] {config.run_id}  {WORDS[word]}  {says}")
@@ -171,7 +171,7 @@ class Bars:
         self._counts[word] += 1
         self._epochs += config.epochs
         self._drawn = 0.0
-        if word != "done":
+        if word != Status.DONE:
             self.say(f"{config.run_id}  {WORDS[word]}  {text}")
 
     def tick(self, running: Sequence[RunConfig]) -> None:
@@ -202,7 +202,7 @@ def standing(path: Path, config: RunConfig) -> tuple[str, str]:
     run = Run(path)
     try:
         status = run.status
-        if status in ("done", "failed"):
+        if status in ENDED:
             run.must_hold(config)
             run.must_be_whole()
             return status, str((run.outcome() or {}).get("reason", ""))
@@ -217,8 +217,8 @@ def last_row(path: Path) -> Row | None:
         with open(Run(path).rows_file, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().split(b"\n")[:-1]  # what follows the last newline is being written
-        return from_line(lines[-1].decode("utf-8")) if lines else None
-    except (OSError, ValueError):  # not there, or damaged: whoever trains or reads the run says so
+        return from_lines(lines[-1:], where=str(path))[0] if lines else None
+    except (OSError, StoreError):  # not there, or damaged: whoever trains or reads the run says so
         return None
 
 

@@ -1,4 +1,4 @@
-"""The local engine: worker processes of this machine, one run after another in each.  (no torch)
+"""The local engine: worker processes of this machine, one run after another in each.
 
 The parent decides, the workers train. Each worker has a pipe of its own (a process that dies in a shared queue can
 leave it locked), takes one configuration after another, and answers in a word. A pipe that ends is a worker that died:
@@ -124,8 +124,10 @@ class Workers:
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Processes started inside import nothing from the working directory before they have their parent's path: a
-    types.py there would stand for Python's own. Python 3.10 does not know this variable."""
+    """Processes started inside import nothing from the working directory until they have their parent's path.
+
+    A types.py there would stand for Python's own. Python 3.10 does not know this variable.
+    """
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:

@@ -24,37 +24,41 @@ from faudit.config import RunConfig
 from faudit.data.digits import digits
 from faudit.errors import FauditError, StoreError
 from faudit.figures.table import Table
-from faudit.papers.faeval.experiments import PENALTIES, Plan
-from faudit.papers.faeval.files import FILES, export, import_file, import_files
+from faudit.papers.faeval import PAPER
+from faudit.papers.faeval.export import export
+from faudit.papers.faeval.files import FILES
+from faudit.papers.faeval.import_ import import_file, import_files
 from faudit.store import checkpoint
 from faudit.store.rows import Row
 from faudit.store.run import Run, runs_in
 from faudit.store.summary import overview
 
 SEED, L, N = 42, 4, 360  # the digits have 360 test samples, fewer than the 1,024 asked for
-DIGITS = Plan("digits", 1, (SEED,))
+DIGITS = PAPER.plan("digits", epochs=1, seeds=(SEED,))
 EVOLUTION = "snapshot_evolution_v2/snapshot_evolution_s42.json"
 
 
 def row(epoch: int, config: RunConfig, **changes: Any) -> Row:
     """What training logs, with numbers that tell taps, epochs and rules apart."""
     size = 3.0 + epoch + len(config.rule) / 7
-    return {
-        "epoch": epoch,
-        "hidden_norms": [size * (tap + 1) for tap in range(L + 1)],
-        "grad_norms": [0.1 / size / (tap + 1) for tap in range(L + 1)],
-        "grad_norms_frobenius": [2.3 / size / (tap + 1) for tap in range(L + 1)],
-        "gamma": [0.25, 0.125, -0.5, 0.0],
-        "gamma_undefined": [0] * L,
-        "acc_eval": 0.3 + epoch / 100,
-        "loss_eval": 2.0 - epoch / 10,
-        "test_acc": None,
-        "eval_samples": N,
-        "train_loss": None,
-        "seconds": 1.0,
-        "probe_seconds": 0.1,
-        **changes,
-    }
+    return Row(
+        {
+            "epoch": epoch,
+            "hidden_norms": [size * (tap + 1) for tap in range(L + 1)],
+            "grad_norms": [0.1 / size / (tap + 1) for tap in range(L + 1)],
+            "grad_norms_frobenius": [2.3 / size / (tap + 1) for tap in range(L + 1)],
+            "gamma": [0.25, 0.125, -0.5, 0.0],
+            "gamma_undefined": [0] * L,
+            "acc_eval": 0.3 + epoch / 100,
+            "loss_eval": 2.0 - epoch / 10,
+            "test_acc": None,
+            "eval_samples": N,
+            "train_loss": None,
+            "seconds": 1.0,
+            "probe_seconds": 0.1,
+            **changes,
+        }
+    )
 
 
 def fabricate(config: RunConfig, runs: Path, rows: Iterable[Row] | None = None) -> Run:
@@ -117,8 +121,8 @@ def put(document: Any, path: Path) -> Path:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of three real runs of the digits."""
     runs = tmp_path_factory.mktemp("trained")
-    for arm in ("resmlp bp", "resmlp dfa", "vit dfa"):
-        faudit.fit(DIGITS.config(arm, SEED), runs)
+    for experiment in ("resmlp bp", "resmlp dfa", "vit dfa"):
+        faudit.fit(DIGITS.config(experiment, SEED), runs)
     return runs
 
 
@@ -126,10 +130,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_full_set_of_runs_gives_every_file_of_the_study(tmp_path: Path) -> None:
-    plan = Plan("digits", 2, (42, 123))
-    for arm in {arm for logs in FILES.values() for arm in logs.values()}:
+    plan = PAPER.plan("digits", epochs=2, seeds=(42, 123))
+    for experiment in {experiment for logs in FILES.values() for experiment in logs.values()}:
         for seed in plan.seeds:
-            fabricate(plan.config(arm, seed), tmp_path / "runs")
+            fabricate(plan.config(experiment, seed), tmp_path / "runs")
     written = export(Table(plan, tmp_path / "runs"), tmp_path / "out")
     expected = {
         f"results/{name}"
@@ -153,14 +157,19 @@ def test_a_full_set_of_runs_gives_every_file_of_the_study(tmp_path: Path) -> Non
         assert logs and all([entry["epoch"] for entry in log] == [0, 1, 2] for log in logs)
         assert f"_s{document['config']['seed']}.json" in path.name
         if "lam" in path.name:
-            assert f"lam{document['config']['lam']:g}_" in path.name and document["config"]["lam"] in PENALTIES
+            assert f"lam{document['config']['lam']:g}_" in path.name and document["config"]["lam"] in (
+                1e-4,
+                1e-3,
+                1e-2,
+                1e-1,
+            )
 
 
 def test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_loss(tmp_path: Path) -> None:
     ours = {}
-    for arm in ("resmlp bp", "resmlp dfa", "vit fa", "matched dfa λ=0.001"):
-        config = DIGITS.config(arm, SEED)
-        ours[arm] = row(1, config)
+    for experiment in ("resmlp bp", "resmlp dfa", "vit fa", "matched dfa λ=0.001"):
+        config = DIGITS.config(experiment, SEED)
+        ours[experiment] = row(1, config)
         fabricate(config, tmp_path / "runs")
     export(Table(DIGITS, tmp_path / "runs"), tmp_path)
     results = tmp_path / "results"
@@ -223,7 +232,7 @@ def test_a_log_without_a_run_is_null_and_a_file_without_a_log_is_not_written(tmp
 
 
 def test_a_diverged_run_ends_in_null_and_comes_back_diverged(tmp_path: Path) -> None:
-    plan = Plan("digits", 5, (SEED,))
+    plan = PAPER.plan("digits", epochs=5, seeds=(SEED,))
     config = plan.config("resmlp dfa", SEED)
     last = row(2, config, hidden_norms=[1.0, 2.0, math.inf, math.nan, math.nan], loss_eval=math.nan)
     run = fabricate(config, tmp_path / "runs", [row(0, config), row(1, config), last])
@@ -241,7 +250,7 @@ def test_a_diverged_run_ends_in_null_and_comes_back_diverged(tmp_path: Path) -> 
 
 
 def test_a_log_shorter_than_its_own_settings_ask_for_did_not_end_well(tmp_path: Path) -> None:
-    plan = Plan("digits", 5, (SEED,))
+    plan = PAPER.plan("digits", epochs=5, seeds=(SEED,))
     config = plan.config("matched dfa λ=0.1", SEED)
     fabricate(config, tmp_path / "runs", [row(0, config), row(1, config)])
     (path,) = export(Table(plan, tmp_path / "runs"), tmp_path)
@@ -252,7 +261,7 @@ def test_a_log_shorter_than_its_own_settings_ask_for_did_not_end_well(tmp_path: 
 def test_a_damaged_run_is_left_out_with_a_remark(tmp_path: Path) -> None:
     whole, broken = DIGITS.config("resmlp bp", SEED), DIGITS.config("resmlp dfa", SEED)
     fabricate(whole, tmp_path / "runs")
-    fabricate(broken, tmp_path / "runs", [{"epoch": 0, "hidden_norms": [1.0]}])
+    fabricate(broken, tmp_path / "runs", [Row(epoch=0, hidden_norms=[1.0])])
     table = Table(DIGITS, tmp_path / "runs")
     (path,) = export(table, tmp_path)
     assert read(path)["dfa_log"] is None and len(read(path)["bp_log"]) == 2
@@ -363,10 +372,10 @@ def test_an_imported_run_of_ours_has_our_config_units_and_numbers(trained: Path,
         assert done["growth_max"] == was["growth_max"] and done["weights_sha256"] is None
 
 
-def test_every_arms_file_comes_back_as_the_run_it_was(tmp_path: Path) -> None:
-    plan = Plan("cifar10", 2, (7,))
-    for arm in {arm for logs in FILES.values() for arm in logs.values()}:
-        fabricate(plan.config(arm, 7), tmp_path / "runs")
+def test_every_experiments_file_comes_back_as_the_run_it_was(tmp_path: Path) -> None:
+    plan = PAPER.plan("cifar10", epochs=2, seeds=(7,))
+    for experiment in {experiment for logs in FILES.values() for experiment in logs.values()}:
+        fabricate(plan.config(experiment, 7), tmp_path / "runs")
     first = export(Table(plan, tmp_path / "runs"), tmp_path / "first")
     back, refused = import_files(first, tmp_path / "back")
     assert not refused
@@ -399,14 +408,14 @@ def test_the_studys_own_files_go_in_and_come_out_as_they_were(tmp_path: Path) ->
     paths = [put(document(), tmp_path / "old" / name) for name, document in ORIGINALS.items()]
     runs, refused = import_files(paths, tmp_path / "runs")
     assert not refused and len(runs) == len(ORIGINALS) + 1
-    export(Table(Plan(), tmp_path / "runs"), tmp_path / "out")
+    export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path / "out")
     there = {str(path.relative_to(tmp_path / "out/results")) for path in (tmp_path / "out").rglob("*.json")}
     assert there == set(ORIGINALS)
     for name, document in ORIGINALS.items():
         assert read(tmp_path / "out/results" / name) == document()
 
 
-def test_the_studys_own_files_are_runs_of_the_studys_arms(tmp_path: Path) -> None:
+def test_the_studys_own_files_are_runs_of_the_studys_experiments(tmp_path: Path) -> None:
     expected = {
         "snapshot_evolution_v2/snapshot_evolution_s42.json": ["resmlp dfa"],
         "snapshot_no_outln_v1/snapshot_noLN_s42.json": ["noln bp", "noln dfa"],
@@ -422,7 +431,8 @@ def test_the_studys_own_files_are_runs_of_the_studys_arms(tmp_path: Path) -> Non
         runs = import_file(put(document(), tmp_path / "old" / name), tmp_path / "runs")
         lasts = [run.rows()[-1]["epoch"] for run in runs]
         configs = [
-            Plan().config(arm, SEED).with_(epochs=max(1, last)) for arm, last in zip(expected[name], lasts, strict=True)
+            PAPER.plan().config(experiment, SEED).with_(epochs=max(1, last))
+            for experiment, last in zip(expected[name], lasts, strict=True)
         ]
         assert [run.config() for run in runs] == configs
         assert [run.name for run in runs] == [f"imported-{config.run_id}" for config in configs]
@@ -436,7 +446,7 @@ def test_extra_keys_are_ignored_and_kept(tmp_path: Path) -> None:
     path = put(document, tmp_path / "snapshot_evolution_s42.json")
     (run,) = import_file(path, tmp_path / "runs")
     assert "wall_time" not in run.rows()[1]
-    (again,) = export(Table(Plan(), tmp_path / "runs"), tmp_path)
+    (again,) = export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path)
     assert read(again) == document and list(read(again)) == list(document)
 
 
@@ -451,14 +461,14 @@ def test_numbers_that_overflowed_are_words_in_rows_and_null_outside(tmp_path: Pa
     assert last["hidden_norms"][3] == math.inf and math.isnan(last["hidden_norms"][4])
     assert last["loss_eval"] == math.inf and run.status == "failed"
     assert '"inf", "nan"' in run.rows_file.read_text()
-    (again,) = export(Table(Plan(), tmp_path / "runs"), tmp_path)
+    (again,) = export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path)
     entry = read(again)["dfa_log"][2]
     assert entry["hidden_norms"][3:] == [None, None] and entry["loss_eval"] is None and entry["note"] is None
 
 
 @pytest.mark.parametrize("ours", ["bp", "dfa"])
 def test_a_file_of_an_imported_log_and_one_of_our_own_has_both(tmp_path: Path, ours: str) -> None:
-    plan = Plan("cifar10", 3, (SEED,))
+    plan = PAPER.plan("cifar10", epochs=3, seeds=(SEED,))
     theirs = {"bp": "dfa_log", "dfa": "bp_log"}[ours]
     document = {**original(), "dfa_log": None, theirs: original()["dfa_log"]}
     import_file(put(document, tmp_path / "snapshot_evolution_s42.json"), tmp_path / "runs")
@@ -475,7 +485,7 @@ def test_logs_of_two_imported_files_make_one_that_is_neither(tmp_path: Path) -> 
     two = {**original(), "note": 2}
     import_file(put(one, tmp_path / "evolution_one.json"), tmp_path / "runs")
     import_file(put(two, tmp_path / "evolution_two.json"), tmp_path / "runs")
-    (path,) = export(Table(Plan(), tmp_path / "runs"), tmp_path / "out")
+    (path,) = export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path / "out")
     document = read(path)
     assert document["bp_log"] == document["dfa_log"] == two["dfa_log"]
     assert "note" not in document and set(document["config"]["faudit"]) == {"bp_log", "dfa_log"}
@@ -565,10 +575,10 @@ def test_an_import_killed_anywhere_does_not_count_and_can_be_done_again(
         patch.setattr(os, "replace", killed)
         import_file(path, tmp_path / "runs")
     assert all(run.status == "stopped" for run in runs_in(tmp_path / "runs"))
-    assert export(Table(Plan(), tmp_path / "runs"), tmp_path / "out") == []
+    assert export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path / "out") == []
     (run,) = import_file(path, tmp_path / "runs")
     assert run.status == "done" and len(run.rows()) == 4
-    assert read(export(Table(Plan(), tmp_path / "runs"), tmp_path / "out")[0]) == original()
+    assert read(export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path / "out")[0]) == original()
 
 
 # Bad input
@@ -780,6 +790,6 @@ def test_a_store_that_is_a_file_gets_one_line(tmp_path: Path) -> None:
         import_file(path, tmp_path / "runs")
 
 
-def test_exchange_imports_no_torch() -> None:
-    code = "import sys, faudit.exchange; assert 'torch' not in sys.modules"
+def test_the_papers_files_import_no_torch() -> None:
+    code = "import sys, faudit.papers.faeval; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
