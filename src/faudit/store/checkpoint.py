@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import safetensors.torch
 import torch
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from faudit import rng
@@ -43,7 +44,7 @@ def save(path: Path, live: TrainState, epoch: int, *, ties: Mapping[str, Any]) -
     """Write a checkpoint, or replace one; ``ties`` say which run it belongs to (``Run.ties``)."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(live).items()}
     header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors, epoch, ties), **ties}
-    write_whole(path, safetensors.torch.save(tensors, metadata={"faudit": json.dumps(header)}))
+    write_whole(path, to_bytes(tensors, metadata={"faudit": json.dumps(header)}))
 
 
 def restore(run: Run, live: TrainState) -> int:
@@ -101,7 +102,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         # By its bytes: safetensors itself opens no path that is not UTF-8, and waits for ever at a pipe.
         data = contents(path)
-        tensors = {name: value.clone() for name, value in safetensors.torch.load(data).items()}
+        tensors = {name: value.clone() for name, value in from_bytes(data).items()}
         head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         header = json.loads(head.get("__metadata__", {}).get("faudit", "{}"))
     except (safetensors.SafetensorError, OSError, ValueError, RecursionError) as error:
