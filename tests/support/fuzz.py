@@ -67,8 +67,8 @@ def same_or_told(answer: Answer, usual: Answer, root: Path, file: str) -> str:
 
 
 def judged(answer: Answer, usual: Answer, root: Path, file: str) -> str:
-    """The usual verdict, or exit code 2; with a spoiled control the verdict may be that there is none."""
-    if answer.code == 3 and sandbox.run_name(root, "audited") not in file:
+    """The usual verdict, or exit code 2; a spoiled control is none, which makes no verdict a better one."""
+    if sandbox.run_name(root, "audited") not in file and answer.code in (3, usual.code):
         return ""
     return same_or_told(answer, usual, root, file)
 
@@ -134,11 +134,11 @@ def readers(root: Path) -> list[Reader]:
         Reader(("export", *sandbox.PLAN, "--out", "files"), ("paper/*/*",), ("files/*",)),
         Reader(("figure", "snapshot-resmlp", *sandbox.PLAN, "--partial", "--out", "p.svg"), ("paper/*/*",), ("p.*",)),
         Reader(("reproduce", "claims", *sandbox.PLAN, "--jobs", "0", "--out", "study"), ("paper/*/*",), ("study/*",)),
-        Reader(tuple(sandbox.TRAIN["audited"]), of_run, trusts=shown),
+        Reader(tuple(sandbox.TRAIN["audited"]), of_run, of_run, trusts=shown),
         Reader(tuple(sandbox.TRAIN["stopped"]), (f"runs/{stopped}/*",), (f"runs/{stopped}/*",), (0, 1, 2), resumed),
         Reader((*sandbox.TRAIN["mnist"], "--data-dir", "data"), ("data/*.gz",), trusts=held_against_data),
-        Reader((*sandbox.TRAIN["mnist"], "--data-dir", "data"), (f"runs/{mnist}/*",)),
-        Reader(("train", "--config", "config.toml"), ("config.toml",), codes=(2,)),
+        Reader((*sandbox.TRAIN["mnist"], "--data-dir", "data"), (f"runs/{mnist}/*",), (f"runs/{mnist}/*",)),
+        Reader(("train", "--config", "config.toml", "--data", "cifar10"), ("config.toml",), codes=(2,)),
         Reader(("sweep", "study.toml", "--dry-run"), ("study.toml",)),
         Reader(("sweep", "study.toml", "--dry-run"), ("runs/*/*",)),
         Reader(("import", "paper.json", "--runs", "other"), ("paper.json",), ("other/*",)),
