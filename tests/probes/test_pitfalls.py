@@ -17,7 +17,7 @@ import torch
 from faudit.audit.checks.check import FIRED, Case
 from faudit.audit.checks.null import Null, score
 from faudit.audit.judge import TRUSTWORTHY
-from faudit.audit.measure import last_row, reading_of
+from faudit.audit.measure import measure, reading_of
 from faudit.audit.strategies import accuracy_and_gamma
 from faudit.cli.main import main
 from faudit.config import RunConfig
@@ -154,7 +154,7 @@ def test_a_checkpoint_that_lacks_a_tensor_is_refused_and_not_judged(
     with pytest.raises(
         CheckpointError, match=r"got a difference in |its weights are not those that the run ended with"
     ):
-        last_row(changed, changed.config(), data_dir=None)
+        measure(changed, changed.config(), [], data_dir=None)
     assert main(["audit", str(changed.path)]) == 2
     said = capsys.readouterr().err
     assert "is damaged" in said and len(said.splitlines()) == 1
