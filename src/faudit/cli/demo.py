@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from faudit.audit.protocol import DEFAULT, protocol
 from faudit.cli.flags import Parser
-from faudit.cli.output import remark, say
+from faudit.cli.output import refuse_stdout, remark, say
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.figures import FIGURES
 from faudit.papers import PAPERS
-from faudit.store.files import write_whole
+from faudit.store.files import write_text
 from faudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from faudit.sweep.engine import cores
     from faudit.sweep.local import run_all
 
+    refuse_stdout("--out", args.out, "a directory")
     runs = store(args.out)
     outcome = run_all(demo_runs(), runs, data_dir=None, jobs=cores())
     if outcome.left:
@@ -90,7 +91,7 @@ def verdicts(out: Path) -> dict[str, tuple[str, str]]:
     runs = {config.label(): Run(store(out) / config.run_id) for config in demo_runs()}
     audited = {name: audit(run, asked, data_dir=None, beside=beside) for name, run in runs.items()}
     remark(text for one in audited.values() for text in one.remarks)
-    write_whole(out / "audit.md", page(list(audited.values()), asked, utility_of=None, sensitivity_of=None).encode())
+    write_text(out / "audit.md", page(list(audited.values()), asked, utility_of=None, sensitivity_of=None))
     return {name: (one.verdict.verdict, one.verdict.reasons[0]) for name, one in audited.items()}
 
 

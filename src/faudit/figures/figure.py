@@ -7,7 +7,6 @@ logarithms: an arithmetic band would reach below zero.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from faudit.errors import ConfigError, StoreError
 from faudit.figures.table import Table
-from faudit.store.files import write_whole
+from faudit.store.files import must_be_file, write_json, write_whole
 from faudit.store.rows import Row
 from faudit.store.run import Status
 
@@ -62,8 +61,11 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
     numbers = {**headed(name, figure, table), "remarks": list(table.remarks)}
     picture = style.drawn(figure, numbers)
     rendered = {path: style.rendered(picture, suffix(path)) for path in paths}
-    for path in {path.with_suffix(".json") for path in rendered}:
-        write_whole(path, (json.dumps(numbers, indent=1, allow_nan=False) + "\n").encode())
+    beside = {path.with_suffix(".json") for path in rendered}
+    for path in (*beside, *rendered):  # all of them or none
+        must_be_file(path)
+    for path in beside:
+        write_json(path, numbers)
     for path, contents in rendered.items():
         write_whole(path, contents)
     return table.remarks
