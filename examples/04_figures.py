@@ -11,12 +11,12 @@ from faudit.figures import FIGURES
 from faudit.figures.figure import make
 from faudit.figures.style import Style
 from faudit.figures.table import Table
-from faudit.papers.faeval.experiments import Plan
+from faudit.papers import PAPERS
 
-plan = Plan(data="digits", epochs=2, seeds=(42,))
+plan = PAPERS["faeval"].plan("digits", epochs=2, seeds=(42,))
 figure = FIGURES["snapshot-resmlp"]()
-for arm in figure.arms:
-    fit(plan.config(arm, seed=42), runs="runs")
+for experiment in figure.experiments:
+    fit(plan.config(experiment, seed=42), runs="runs")
 
 picture = Path("snapshot.pdf")
 make("snapshot-resmlp", figure, Table(plan, Path("runs")), style=Style("icml"), paths=[picture])

@@ -144,6 +144,12 @@ def test_the_name_is_pinned() -> None:
     assert RunConfig(rule="dfa", data="cifar10").run_id.startswith("resmlp-dfa-cifar10-s42-")
 
 
+def test_a_label_says_the_rule_the_penalty_and_a_missing_terminal_norm() -> None:
+    config = RunConfig(rule="dfa", penalty=0.01, no_terminal_norm=True)
+    assert RunConfig().label() == "bp" and config.label() == "dfa + λ=0.01, no terminal norm"
+    assert config.label(on="resmlp") == "dfa + λ=0.01 on resmlp, no terminal norm"
+
+
 def test_a_setting_nobody_reads_is_refused() -> None:
     (problem,) = RunConfig(rule="bp", clip=2.0).unused_settings("rule", {"penalty"}, member="rule bp")
     assert problem.startswith("rule bp does not read clip") and problem.endswith("(it reads penalty)")

@@ -9,21 +9,20 @@ import pytest
 
 from faudit.bench.protocol.confusion import document, page
 from faudit.bench.protocol.networks import cases_of, held
-from faudit.cli.demo import title
 from faudit.figures import FIGURES
 from faudit.figures.table import Table
-from faudit.papers.faeval.claims import judged
-from faudit.papers.faeval.experiments import Plan
+from faudit.papers.claim import judged
+from faudit.papers.faeval import PAPER
 from faudit.store.rows import growth
 from faudit.store.run import Run, runs_in
 from tests.conftest import ROOT
 
-DIGITS, STUDY = (runs_in(ROOT / "evidence" / name) for name in ("digits", "faeval/runs"))
-TABLE = Table(Plan(), ROOT / "evidence" / "faeval" / "runs")
+DIGITS, FAEVAL = (runs_in(ROOT / "evidence" / name) for name in ("digits", "faeval/runs"))
+TABLE = Table(PAPER.plan(), ROOT / "evidence" / "faeval" / "runs")
 
 
 def of(runs: list[Run], rule: str) -> list[Run]:
-    chosen = [run for run in runs if title(run.config()) == rule]
+    chosen = [run for run in runs if run.config().label() == rule]
     assert chosen, f"no run of {rule}"
     return chosen
 
@@ -32,7 +31,7 @@ def largest_growth(run: Run) -> float:
     return max(growth(row["hidden_norms"]) or 0.0 for row in run.rows())
 
 
-@pytest.mark.parametrize("run", [*DIGITS, *STUDY], ids=lambda run: run.name)
+@pytest.mark.parametrize("run", [*DIGITS, *FAEVAL], ids=lambda run: run.name)
 def test_every_log_is_whole(run: Run) -> None:
     config, rows = run.config(), run.rows()
     assert run.status == "done" and run.name == config.run_id
@@ -51,7 +50,7 @@ def test_every_log_is_whole(run: Run) -> None:
         ("fa", 0.38, 0.42, 0, math.inf),
     ],
 )
-def test_cifar10_runs_land_where_the_study_does(
+def test_cifar10_runs_land_where_the_paper_does(
     rule: str, low: float, high: float, smallest: float, largest: float
 ) -> None:
     series = TABLE.series(f"resmlp {rule}")
@@ -85,7 +84,7 @@ def same(one: object, other: object) -> bool:
 
 def test_the_committed_claims_are_what_the_logs_give() -> None:
     committed = json.loads((ROOT / "evidence" / "faeval" / "claims.json").read_text())["claims"]
-    for then, now in zip(committed, judged(TABLE), strict=True):
+    for then, now in zip(committed, judged(PAPER.claims, TABLE), strict=True):
         for entry in (then, now):
             entry.pop("commands")  # they name the folder they were called with
         assert same(then, now)
@@ -96,7 +95,7 @@ def test_the_committed_claims_are_what_the_logs_give() -> None:
 def test_the_committed_figures_show_what_the_logs_give(name: str) -> None:
     path = ROOT / "evidence" / "faeval" / f"{name}.json"
     committed = json.loads(path.read_text())
-    now = FIGURES[name]().numbers(Table(Plan(), ROOT / "evidence" / "faeval" / "runs", partial=True))
+    now = FIGURES[name]().numbers(Table(PAPER.plan(), ROOT / "evidence" / "faeval" / "runs", partial=True))
     assert same({key: committed[key] for key in now}, now)
 
 

@@ -233,6 +233,12 @@ class RunConfig:
         text = json.dumps(values, sort_keys=True, allow_nan=False)
         return f"{self.net}-{self.rule}-{self.data}-s{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
+    def label(self, on: str = "") -> str:
+        """The run in a word, with what it ran on if that is given: ``dfa + λ=0.01 on resmlp, no terminal norm``."""
+        penalty = f" + λ={self.penalty:g}" if self.penalty else ""
+        place = f" on {on}" if on else ""
+        return f"{self.rule}{penalty}{place}{', no terminal norm' if self.no_terminal_norm else ''}"
+
     def settings_of(self, family: str, wanted: set[str]) -> dict[str, Any]:
         """The settings of a family that a member reads."""
         return {name: getattr(self, name) for name in SETTINGS if SETTINGS[name]["of"] == family and name in wanted}

@@ -1,22 +1,76 @@
-"""Numbers as text: the one place that decides how many digits a reader sees.  (no torch)"""
+"""Numbers as text: the one place that decides how many digits a reader sees.  (no torch)
+
+A dash stands for a number that was not measured or has no value.
+"""
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from typing import Any
 
 
 def share(value: Any) -> str:
+    """A share with four decimals: 0.6090."""
     return f"{value:.4f}" if isinstance(value, float) else "–"
 
 
 def size(value: Any) -> str:
-    """Three digits of a number of any size; a dash where it was not measured or has no value."""
+    """Three digits of a number of any size: 1.23e+04."""
     return "–" if value is None else f"{float(value):.3g}"
 
 
 def times(value: float | str | None) -> str:
+    """A growth: 50.1×."""
     return "–" if value is None else f"{float(value):.3g}×"
 
 
+def signed(value: float | None) -> str:
+    """A cosine with its sign and three decimals: +0.380."""
+    return "–" if value is None else f"{value:+.3f}"
+
+
 def gammas(values: list[float | None] | None) -> str:
+    """Cosines side by side, two decimals each, in columns of one width."""
     return " ".join("  –  " if value is None else f"{float(value):+.2f}" for value in values or [])
+
+
+def printed_share(value: float) -> str:
+    """A share as papers print it, with three decimals and no zero before the point: .609."""
+    return f"{value:.3f}".replace("0.", ".", 1)
+
+
+def printed_cosine(value: float) -> str:
+    """A cosine as papers print it, with its sign and no zero before the point: −.008."""
+    return f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−")
+
+
+def printed_size(value: float) -> str:
+    """A number of any size as papers print it: three digits from 0.1 to 1000, beyond that two with an exponent."""
+    return f"{value:.3g}" if 0.1 <= value < 1000 else exponential(value)
+
+
+def short(value: float) -> str:
+    """Two digits of a number of any size, as one would write it by hand: 1.3, 120, 2.2e4."""
+    if 100 <= value < 1000:
+        return f"{value:.0f}"
+    return f"{value:.2g}" if 0.01 <= value < 100 else exponential(value)
+
+
+def exponential(value: float) -> str:
+    """Two digits and an exponent without padding: 4.8e8."""
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def mean_and_deviation(values: Sequence[float], form: str) -> str:
+    """One value as it is; several as mean ± standard deviation, each in a format such as ``.3f``."""
+    if len(values) == 1:
+        return format(values[0], form)
+    return f"{statistics.mean(values):{form}} ± {statistics.stdev(values):{form.lstrip('+')}}"
+
+
+def least_and_most(values: Sequence[float], unit: str = "") -> str:
+    """One short value, or the least and the most: sizes over many decades have no useful mean."""
+    low, high = f"{short(min(values))}{unit}", f"{short(max(values))}{unit}"
+    return low if low == high else f"{low} … {high}"

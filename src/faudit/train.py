@@ -27,7 +27,7 @@ from faudit.probes.probe import Reading
 from faudit.store import checkpoint
 from faudit.store.environment import environment
 from faudit.store.rows import Row, finite, growth, overflow
-from faudit.store.run import Run
+from faudit.store.run import ENDED, Run
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
@@ -53,14 +53,14 @@ def writes(
     config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> Generator[Row | None, None, None]:
     """The same, yielding after whatever is written: a row, or None for a checkpoint or for the file that ends a run."""
-    if run.status in ("done", "failed"):
+    if run.status in ENDED:
         run.must_hold(config)
         run.must_be_whole()
         return
     refuse_unused(config)
     experiment = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
     with run.locked(), threads(config.threads):
-        if run.status in ("done", "failed"):  # by another process, while we loaded the data
+        if run.status in ENDED:  # by another process, while we loaded the data
             return
         for remark in run.begin(config, {**environment(), "data_sha256": experiment.dataset.fingerprint()}):
             warnings.warn(f"{run.name} is resumed elsewhere: {remark}", stacklevel=2)

@@ -181,14 +181,12 @@ def test_demo_trains_prints_a_table_draws_two_figures_and_is_instant_the_second_
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from faudit.cli import demo
-    from faudit.papers.faeval.experiments import Plan
 
-    titles = [demo.title(config) for config in demo.RUNS]
-    for title in ("bp", "fa", "dfa", "dfa + λ=0.01", "frozen-dfa", "frozen-fa", "frozen-bp", "dfa, no terminal LN"):
+    titles = [config.label() for config in demo.demo_runs()]
+    for title in ("bp", "fa", "dfa", "dfa + λ=0.01", "frozen-dfa", "frozen-fa", "frozen-bp", "dfa, no terminal norm"):
         assert title in titles
     assert len(set(titles)) == len(titles) == 12
-    monkeypatch.setattr(demo, "RUNS", [config.with_(epochs=2) for config in demo.RUNS])
-    monkeypatch.setattr(demo, "PLAN", Plan("digits", 2, (42,)))
+    monkeypatch.setattr(demo, "EPOCHS", 2)
     out = tmp_path / "d"
     code, said, _ = run(capsys, "demo", "--out", str(out))
     assert code == 0 and said.count("done") == 12 and str(out / "runs") in said

@@ -24,28 +24,27 @@ from faudit.cli.main import main, parsed, parser
 from faudit.config import KEYS, RunConfig, attribute, command
 from faudit.errors import ConfigError, StoreError
 from faudit.figures import FIGURES
-from faudit.figures.figure import FORMATS, Numbers, deep, final, line, make, of
+from faudit.figures.figure import FORMATS, Numbers, deep, final, headed, line, make, of
 from faudit.figures.style import VENUES, Style
 from faudit.figures.table import Table
-from faudit.papers.faeval.experiments import ARMS, Plan
+from faudit.papers.faeval import PAPER
 from faudit.store.rows import to_line
 from tests.support import fabricate
 
-PLAN = Plan(epochs=12)
+PLAN = PAPER.plan(epochs=12)
 SOME_VENUES = ["neurips", "icml", pytest.param("iclr", marks=pytest.mark.slow)]  # the last is as wide as the first
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every run of the study, made up."""
+    """Every run of the paper, made up."""
     path = tmp_path_factory.mktemp("figures") / "runs"
-    fabricate.study(PLAN, path)
+    fabricate.all_runs(PLAN, path)
     return path
 
 
 def numbers_of(name: str, runs: Path) -> Numbers:
-    numbers: Numbers = {"plan": PLAN.to_json(), **FIGURES[name]().numbers(Table(PLAN, runs))}
-    return numbers
+    return headed(name, FIGURES[name](), Table(PLAN, runs))
 
 
 @cache
@@ -145,7 +144,7 @@ def test_in_grey_no_two_lines_of_a_panel_share_their_marker(runs: Path) -> None:
 
 
 def test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_logarithm(tmp_path: Path) -> None:
-    plan = Plan(epochs=1, seeds=(1, 2))
+    plan = PAPER.plan(epochs=1, seeds=(1, 2))
     for seed, size in ((1, 10.0), (2, 1000.0)):
         run = fabricate.write(plan.config("resmlp bp", seed), tmp_path)
         rows = [{**row, "hidden_norms": [1.0, 1.0, 1.0, 1.0, size]} for row in run.rows()]
@@ -162,7 +161,7 @@ def test_deep_means_every_block_but_the_first_and_undefined_stays_undefined() ->
 
 
 def test_numbers_that_overflowed_are_left_out_of_a_logarithmic_axis_and_told(tmp_path: Path) -> None:
-    plan = Plan(epochs=3, seeds=(42,))
+    plan = PAPER.plan(epochs=3, seeds=(42,))
     run = fabricate.write(plan.config("vit dfa", 42), tmp_path)
     fabricate.write(plan.config("vit bp", 42), tmp_path)
     rows = run.rows()
@@ -178,7 +177,7 @@ def test_numbers_that_overflowed_are_left_out_of_a_logarithmic_axis_and_told(tmp
 
 
 def test_seeds_of_different_lengths_are_averaged_where_they_are(tmp_path: Path) -> None:
-    plan = Plan(epochs=6, seeds=(1, 2))
+    plan = PAPER.plan(epochs=6, seeds=(1, 2))
     fabricate.write(plan.config("vit dfa", 1), tmp_path)
     short = fabricate.write(plan.config("vit dfa", 2), tmp_path)
     short.rows_file.write_text("".join(map(to_line, short.rows()[:3])))
@@ -189,9 +188,9 @@ def test_seeds_of_different_lengths_are_averaged_where_they_are(tmp_path: Path) 
 def test_a_missing_run_is_named_with_the_command_that_makes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = Plan("digits", 2, (42, 7))
-    for arm in ("vit bp", "vit dfa"):
-        fabricate.write(plan.config(arm, 42), tmp_path)
+    plan = PAPER.plan("digits", epochs=2, seeds=(42, 7))
+    for experiment in ("vit bp", "vit dfa"):
+        fabricate.write(plan.config(experiment, 42), tmp_path)
     fabricate.write(plan.config("vit bp", 7), tmp_path)
     flags = ["--runs", str(tmp_path), "--data", "digits", "--epochs", "2", "--seeds", "42", "7"]
     out = tmp_path / "f.pdf"
@@ -210,10 +209,10 @@ def asked(words: str) -> RunConfig:
     return RunConfig.parse(given, where="test")
 
 
-@pytest.mark.parametrize("arm", ARMS)
-def test_the_command_of_every_arm_makes_that_very_run(arm: str) -> None:
-    for plan in (Plan(), Plan("digits", 2, (7,))):
-        assert asked(command(plan.config(arm, 7), runs="runs")) == plan.config(arm, 7)
+@pytest.mark.parametrize("experiment", PAPER.recipe().experiments)
+def test_the_command_of_every_experiment_makes_that_very_run(experiment: str) -> None:
+    for plan in (PAPER.plan(), PAPER.plan("digits", epochs=2, seeds=(7,))):
+        assert asked(command(plan.config(experiment, 7), runs="runs")) == plan.config(experiment, 7)
 
 
 def test_a_partial_figure_of_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,15 +222,15 @@ def test_a_partial_figure_of_nothing_is_refused(tmp_path: Path, capsys: pytest.C
 
 
 def test_an_unfinished_run_is_missing_unless_the_figure_is_partial(tmp_path: Path) -> None:
-    plan = Plan(epochs=4, seeds=(42,))
+    plan = PAPER.plan(epochs=4, seeds=(42,))
     fabricate.write(plan.config("vit bp", 42), tmp_path, until=2)
     assert Table(plan, tmp_path).series("vit bp") == []
     table = Table(plan, tmp_path, partial=True)
     assert [len(one.rows) for one in table.series("vit bp")] == [3] and "up to epoch 2" in table.remarks[0]
 
 
-def test_a_run_of_other_settings_is_of_no_arm_and_how_it_was_looked_at_does_not_matter(tmp_path: Path) -> None:
-    plan = Plan(epochs=2, seeds=(42,))
+def test_a_run_of_other_settings_is_of_no_experiment_and_how_it_was_looked_at_does_not_matter(tmp_path: Path) -> None:
+    plan = PAPER.plan(epochs=2, seeds=(42,))
     config = plan.config("resmlp dfa", 42)
     fabricate.write(config.with_(lr=0.1), tmp_path)
     assert Table(plan, tmp_path).series("resmlp dfa") == []
@@ -240,38 +239,38 @@ def test_a_run_of_other_settings_is_of_no_arm_and_how_it_was_looked_at_does_not_
 
 
 def test_shorter_runs_stand_in_where_the_length_was_left_open_and_it_is_told(tmp_path: Path) -> None:
-    fabricate.write(Plan(epochs=10).config("vit bp", 42), tmp_path)
-    fabricate.write(Plan(epochs=3).config("vit bp", 42), tmp_path)
-    table = Table(Plan(seeds=(42,)), tmp_path)
-    assert table.series("vit bp")[0].config.epochs == 10 and table.remarks == ["vit bp: 10 epochs, the study has 100"]
-    assert Table(Plan(epochs=2), tmp_path).series("vit bp") == []
-    fabricate.write(Plan().config("matched bp", 42), tmp_path)
-    assert Table(Plan(seeds=(42,)), tmp_path).series("resmlp bp") == [], "30 epochs are no main run"
+    fabricate.write(PAPER.plan(epochs=10).config("vit bp", 42), tmp_path)
+    fabricate.write(PAPER.plan(epochs=3).config("vit bp", 42), tmp_path)
+    table = Table(PAPER.plan(seeds=(42,)), tmp_path)
+    assert table.series("vit bp")[0].config.epochs == 10 and table.remarks == ["vit bp: 10 epochs, the paper has 100"]
+    assert Table(PAPER.plan(epochs=2), tmp_path).series("vit bp") == []
+    fabricate.write(PAPER.plan().config("matched bp", 42), tmp_path)
+    assert Table(PAPER.plan(seeds=(42,)), tmp_path).series("resmlp bp") == [], "30 epochs are no main run"
 
 
 def test_a_finished_run_is_not_displaced_by_a_longer_one_under_way(tmp_path: Path) -> None:
-    fabricate.write(Plan(epochs=10).config("vit bp", 42), tmp_path)
-    fabricate.write(Plan(epochs=100).config("vit bp", 42), tmp_path, until=2)
-    table = Table(Plan(seeds=(42,)), tmp_path, partial=True)
+    fabricate.write(PAPER.plan(epochs=10).config("vit bp", 42), tmp_path)
+    fabricate.write(PAPER.plan(epochs=100).config("vit bp", 42), tmp_path, until=2)
+    table = Table(PAPER.plan(seeds=(42,)), tmp_path, partial=True)
     assert [one.config.epochs for one in table.series("vit bp")] == [10]
 
 
 def test_an_imported_log_stands_in_for_a_seed_without_a_run_and_never_for_a_matched_one(tmp_path: Path) -> None:
-    plan = Plan(seeds=(42, 123))
+    plan = PAPER.plan(seeds=(42, 123))
     for seed, length in ((42, 4), (123, 60)):
-        run = fabricate.write(Plan(epochs=length).config("resmlp dfa", seed), tmp_path)
+        run = fabricate.write(PAPER.plan(epochs=length).config("resmlp dfa", seed), tmp_path)
         run.path.rename(tmp_path / f"imported-{run.name}")
     own = fabricate.write(plan.config("resmlp dfa", 42), tmp_path)
     table = Table(plan, tmp_path)
     assert [one.run.name for one in table.series("resmlp dfa")] == [
         own.name,
-        f"imported-{Plan(epochs=60).config('resmlp dfa', 123).run_id}",
+        f"imported-{PAPER.plan(epochs=60).config('resmlp dfa', 123).run_id}",
     ]
     assert [one.seed for one in table.series("matched dfa")] == [42], "60 epochs are no matched run of 30"
 
 
 def test_a_damaged_run_is_told_of_and_the_rest_is_drawn(tmp_path: Path) -> None:
-    plan = Plan(epochs=2, seeds=(1, 2))
+    plan = PAPER.plan(epochs=2, seeds=(1, 2))
     for seed in plan.seeds:
         fabricate.write(plan.config("vit bp", seed), tmp_path)
     fabricate.write(plan.config("vit dfa", 1), tmp_path).rows_file.write_text("{}\n")
@@ -282,7 +281,7 @@ def test_a_damaged_run_is_told_of_and_the_rest_is_drawn(tmp_path: Path) -> None:
 
 
 def test_text_for_a_number_is_damage_and_huge_numbers_do_not_overflow_a_band(tmp_path: Path) -> None:
-    plan = Plan(epochs=1, seeds=(1, 2, 3))
+    plan = PAPER.plan(epochs=1, seeds=(1, 2, 3))
     sizes: dict[int, object] = {1: 1e300, 2: 1.0, 3: "many"}
     for seed, size in sizes.items():
         run = fabricate.write(plan.config("vit bp", seed), tmp_path)
@@ -295,7 +294,7 @@ def test_text_for_a_number_is_damage_and_huge_numbers_do_not_overflow_a_band(tmp
 
 
 def test_the_last_value_of_a_run_that_diverged_is_no_final_value(tmp_path: Path) -> None:
-    plan = Plan(epochs=2, seeds=(1, 2))
+    plan = PAPER.plan(epochs=2, seeds=(1, 2))
     for seed in plan.seeds:
         run = fabricate.write(plan.config("vit bp", seed), tmp_path)
     (run.path / "done.json").rename(run.path / "failed.json")
@@ -305,7 +304,7 @@ def test_the_last_value_of_a_run_that_diverged_is_no_final_value(tmp_path: Path)
 
 
 def test_a_bar_is_the_mean_over_the_seeds_at_the_epoch_asked_for(tmp_path: Path) -> None:
-    plan = Plan(epochs=2, seeds=(1, 2))
+    plan = PAPER.plan(epochs=2, seeds=(1, 2))
     values = {}
     for seed in plan.seeds:
         values[seed] = fabricate.write(plan.config("resmlp bp", seed), tmp_path).rows()[1]["acc_eval"]
@@ -351,8 +350,8 @@ def test_figures_import_no_torch(runs: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_figure_from_a_thousand_runs_takes_seconds(tmp_path: Path) -> None:
     """The target is 5 s on an idle machine; the bound here leaves room for a busy one."""
-    plan = Plan(epochs=30, seeds=tuple(range(250)))
-    fabricate.study(plan, tmp_path / "runs", FIGURES["snapshot-resmlp"].arms)
+    plan = PAPER.plan(epochs=30, seeds=tuple(range(250)))
+    fabricate.all_runs(plan, tmp_path / "runs", FIGURES["snapshot-resmlp"].experiments)
 
     began = time.perf_counter()
     figure = FIGURES["snapshot-resmlp"]()

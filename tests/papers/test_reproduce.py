@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,9 +15,14 @@ from faudit.config import RunConfig
 from faudit.figures import FIGURES, table
 from faudit.figures.figure import FORMATS
 from faudit.figures.style import Style
-from faudit.papers.faeval.experiments import ARMS, Plan
+from faudit.papers import reproduce
+from faudit.papers.faeval import PAPER
+from faudit.papers.reproduce import MARKS
+from faudit.registry import Registry
 from faudit.store.run import runs_in
 from tests.support import fabricate
+
+SECOND = replace(PAPER, name="second", figures=("snapshot-vit",), claims=PAPER.claims[:1])
 
 
 def words(name: str, tmp_path: Path, *more: str) -> list[str]:
@@ -47,9 +53,9 @@ def test_one_figure_from_nothing_and_then_nothing_to_do(tmp_path: Path, capsys: 
 def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = Plan("digits", 1, (42,))
-    fabricate.study(plan, tmp_path / "runs")
-    assert main(words("all", tmp_path)) == 0
+    plan = PAPER.plan("digits", epochs=1, seeds=(42,))
+    fabricate.all_runs(plan, tmp_path / "runs")
+    assert main(words("faeval", tmp_path)) == 0
     said = capsys.readouterr()
     assert "0 runs made; claims: " in said.err
     names = {path.name for path in (tmp_path / "out").iterdir()}
@@ -57,10 +63,10 @@ def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
     assert names == wanted | {"claims.md", "claims.json", "made-from.json"}
     claims = json.loads((tmp_path / "out" / "claims.json").read_text())
     assert claims["rehearsal"] is True and len(claims["claims"]) == 17
-    assert main(words("all", tmp_path)) == 0 and "nothing to do" in capsys.readouterr().out
+    assert main(words("faeval", tmp_path)) == 0 and "nothing to do" in capsys.readouterr().out
     (tmp_path / "out" / "claims.md").unlink()
     untouched = (tmp_path / "out" / "crossarch.pdf").stat().st_mtime_ns
-    assert main(words("all", tmp_path)) == 0 and (tmp_path / "out" / "claims.md").exists()
+    assert main(words("faeval", tmp_path)) == 0 and (tmp_path / "out" / "claims.md").exists()
     assert (tmp_path / "out" / "crossarch.pdf").stat().st_mtime_ns == untouched
 
 
@@ -68,8 +74,12 @@ def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
 def test_a_result_of_another_plan_in_the_same_folder_is_made_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fabricate.study(Plan("digits", 1, (42,)), tmp_path / "runs", FIGURES["snapshot-vit"].arms)
-    fabricate.study(Plan("digits", 2, (42,)), tmp_path / "runs", FIGURES["snapshot-vit"].arms)
+    fabricate.all_runs(
+        PAPER.plan("digits", epochs=1, seeds=(42,)), tmp_path / "runs", FIGURES["snapshot-vit"].experiments
+    )
+    fabricate.all_runs(
+        PAPER.plan("digits", epochs=2, seeds=(42,)), tmp_path / "runs", FIGURES["snapshot-vit"].experiments
+    )
     for epochs in ("1", "2", "1"):
         assert main(words("snapshot-vit", tmp_path, "--epochs", epochs)) == 0
         assert "nothing to do" not in capsys.readouterr().out
@@ -79,10 +89,10 @@ def test_a_result_of_another_plan_in_the_same_folder_is_made_again(
 
 @pytest.mark.usefixtures("unpainted")
 def test_one_damaged_run_stops_its_figure_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = Plan("digits", 1, (42,))
-    fabricate.study(plan, tmp_path / "runs")
+    plan = PAPER.plan("digits", epochs=1, seeds=(42,))
+    fabricate.all_runs(plan, tmp_path / "runs")
     (tmp_path / "runs" / plan.config("vit bp", 42).run_id / "rows.jsonl").write_text("nonsense\n")
-    assert main(words("all", tmp_path)) == 2
+    assert main(words("faeval", tmp_path)) == 2
     said = capsys.readouterr().err
     assert "snapshot-vit lacks vit bp, seed 42" in said and "Traceback" not in said
     names = {path.name for path in (tmp_path / "out").iterdir()}
@@ -102,9 +112,9 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(
 def test_without_jobs_it_draws_what_is_there_and_names_the_rest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = Plan("digits", 1, (42,))
-    fabricate.study(plan, tmp_path / "runs", ["resmlp bp", "resmlp dfa", "student dfa"])
-    assert main(words("all", tmp_path, "--jobs", "0")) == 0
+    plan = PAPER.plan("digits", epochs=1, seeds=(42,))
+    fabricate.all_runs(plan, tmp_path / "runs", ["resmlp bp", "resmlp dfa", "student dfa"])
+    assert main(words("faeval", tmp_path, "--jobs", "0")) == 0
     said = capsys.readouterr()
     assert "missing: noln bp, seed 42" in said.err and "snapshot-vit: none of its runs" in said.err
     assert (tmp_path / "out" / "snapshot-resmlp.pdf").exists() and not (tmp_path / "out" / "snapshot-vit.pdf").exists()
@@ -112,21 +122,21 @@ def test_without_jobs_it_draws_what_is_there_and_names_the_rest(
 
 
 @pytest.mark.usefixtures("unpainted")
-def test_a_store_without_the_studys_runs_costs_nobody_what_was_drawn_before(
+def test_a_store_without_the_papers_runs_costs_nobody_what_was_drawn_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fabricate.study(Plan("digits", 1, (42,)), tmp_path / "runs")
-    assert main(words("all", tmp_path)) == 0
+    fabricate.all_runs(PAPER.plan("digits", epochs=1, seeds=(42,)), tmp_path / "runs")
+    assert main(words("faeval", tmp_path)) == 0
     capsys.readouterr()
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     fabricate.write(RunConfig(), tmp_path / "others")
     for flags, expected in [
         (["--runs", str(tmp_path / "rums")], f"no run store at {tmp_path / 'rums'}"),
         (["--runs", "x" * 300], "File name too long"),
-        (["--runs", str(tmp_path / "others")], f"all: none of its runs is in {tmp_path / 'others'}"),
-        (["--seeds", "43"], "all: none of its runs is in"),
+        (["--runs", str(tmp_path / "others")], f"faeval: none of its runs is in {tmp_path / 'others'}"),
+        (["--seeds", "43"], "faeval: none of its runs is in"),
     ]:
-        assert main(words("all", tmp_path, "--jobs", "0", *flags)) == 2
+        assert main(words("faeval", tmp_path, "--jobs", "0", *flags)) == 2
         said = capsys.readouterr()
         assert said.err.startswith("faudit: ") and expected in said.err and "17 not run" not in said.err
         assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
@@ -138,13 +148,15 @@ def test_a_figure_that_cannot_be_drawn_goes_only_if_we_drew_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One of another plan must not pass for this one's; a file of somebody else's is none of our business."""
-    fabricate.study(Plan("digits", 1, (42,)), tmp_path / "runs", FIGURES["snapshot-vit"].arms)
-    fabricate.study(Plan("digits", 2, (42,)), tmp_path / "runs", ["noln fa"])
+    fabricate.all_runs(
+        PAPER.plan("digits", epochs=1, seeds=(42,)), tmp_path / "runs", FIGURES["snapshot-vit"].experiments
+    )
+    fabricate.all_runs(PAPER.plan("digits", epochs=2, seeds=(42,)), tmp_path / "runs", ["noln fa"])
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "penalty-rescue.pdf").write_text("not ours")
-    assert main(words("all", tmp_path, "--jobs", "0")) == 0
+    assert main(words("faeval", tmp_path, "--jobs", "0")) == 0
     drawn = tmp_path / "out" / "snapshot-vit.pdf"
-    assert drawn.exists() and main(words("all", tmp_path, "--jobs", "0", "--epochs", "2")) == 0
+    assert drawn.exists() and main(words("faeval", tmp_path, "--jobs", "0", "--epochs", "2")) == 0
     assert not drawn.exists() and (tmp_path / "out" / "crossarch.pdf").exists()
     assert (tmp_path / "out" / "penalty-rescue.pdf").read_text() == "not ours"
     assert "penalty-rescue: none of its runs" in capsys.readouterr().err
@@ -156,11 +168,11 @@ def test_rows_that_changed_in_place_are_drawn_again_and_the_store_is_looked_thro
 ) -> None:
     look = Mock(side_effect=runs_in)
     monkeypatch.setattr(table, "runs_in", look)
-    plan = Plan("digits", 1, (42,))
-    fabricate.study(plan, tmp_path / "runs")
+    plan = PAPER.plan("digits", epochs=1, seeds=(42,))
+    fabricate.all_runs(plan, tmp_path / "runs")
     (tmp_path / "runs" / "odd").mkdir()
     (tmp_path / "runs" / "odd" / "config.json").write_text("{")
-    assert main(words("all", tmp_path)) == 0 and look.call_count == 1
+    assert main(words("faeval", tmp_path)) == 0 and look.call_count == 1
     numbers = {name: json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in FIGURES}
     assert all(sum("odd" in remark for remark in entry["remarks"]) == 1 for entry in numbers.values())
     rows = tmp_path / "runs" / plan.config("vit bp", 42).run_id / "rows.jsonl"
@@ -168,7 +180,7 @@ def test_rows_that_changed_in_place_are_drawn_again_and_the_store_is_looked_thro
     rows.write_text(re.sub(r'("hidden_norms": \[[^\]]*, )\d', r"\g<1>9", text))  # a digit of the last tap
     assert len(rows.read_text()) == len(text) and rows.read_text() != text
     capsys.readouterr()
-    assert main(words("all", tmp_path)) == 0 and "nothing to do" not in capsys.readouterr().out
+    assert main(words("faeval", tmp_path)) == 0 and "nothing to do" not in capsys.readouterr().out
     again = {name: json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in FIGURES}
     assert again["snapshot-vit"] != numbers["snapshot-vit"] and again["penalty-rescue"] == numbers["penalty-rescue"]
 
@@ -179,12 +191,39 @@ def test_data_that_is_not_there_is_told_once_a_run_and_the_rest_is_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--epochs", "1", "--seeds", "42", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    fabricate.study(Plan(epochs=1, seeds=(42,)), tmp_path / "runs", ["vit bp"])
+    fabricate.all_runs(PAPER.plan(epochs=1, seeds=(42,)), tmp_path / "runs", ["vit bp"])
     assert main(["reproduce", "snapshot-vit", *flags, "--data-dir", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "was not made" in said and "Traceback" not in said and "missing: vit dfa, seed 42" in said
     assert main(["reproduce", "snapshot-vit", *flags, "--data-dir", str(tmp_path)]) == 2
     assert "nothing to do" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_results_go_to_a_folder_named_after_the_paper_and_claims_and_all_mean_every_paper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabricate.all_runs(PAPER.plan("digits", epochs=1, seeds=(42,)), tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    flags = ["--data", "digits", "--epochs", "1", "--seeds", "42", "--jobs", "0"]
+    for name, results in [("claims", {"claims.md"}), ("all", {"claims.md", "crossarch.json"})]:
+        assert main(["reproduce", name, *flags]) == 0
+        assert results <= {path.name for path in (tmp_path / "faeval").iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "faeval"}
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_of_several_papers_each_gets_a_folder_in_the_one_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = {"faeval": "faudit.papers.faeval:PAPER", "second": "tests.papers.test_reproduce:SECOND"}
+    monkeypatch.setattr(reproduce, "PAPERS", Registry("paper", targets))
+    fabricate.all_runs(PAPER.plan("digits", epochs=1, seeds=(42,)), tmp_path / "runs")
+    assert main(words("all", tmp_path, "--jobs", "0")) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"faeval", "second"}
+    second = {path.name for path in (tmp_path / "out" / "second").iterdir()}
+    assert second == {*(f"snapshot-vit.{form}" for form in (*FORMATS, "json")), "claims.md", "claims.json", MARKS}
+    assert len(json.loads((tmp_path / "out" / "second" / "claims.json").read_text())["claims"]) == 1
 
 
 def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,12 +232,14 @@ def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-def test_the_rehearsal_of_everything_ends_with_figures_claims_and_every_file_of_the_study(
+def test_the_rehearsal_of_everything_ends_with_figures_claims_and_every_file_of_the_paper(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words("all", tmp_path)) == 0
-    plan = Plan("digits", 1, (42,))
-    made = {plan.config(arm).run_id for arm in ARMS}  # with one length for all, some arms share a run
+    assert main(words("faeval", tmp_path)) == 0
+    plan = PAPER.plan("digits", epochs=1, seeds=(42,))
+    made = {
+        plan.config(experiment).run_id for experiment in PAPER.recipe().experiments
+    }  # with one length for all, some experiments share a run
     assert f"{len(made)} runs made" in capsys.readouterr().err
     assert {run.name for run in runs_in(tmp_path / "runs")} == made
     assert main(["export", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "x"), "--seeds", "42"]) == 0

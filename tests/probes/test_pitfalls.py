@@ -24,7 +24,7 @@ from faudit.cli.main import main
 from faudit.config import RunConfig
 from faudit.errors import CheckpointError, ConfigError
 from faudit.figures.figure import deep
-from faudit.papers.faeval.files import to_entry
+from faudit.papers.faeval.export import to_entry
 from faudit.probes import PROBES
 from faudit.probes.alignment import Alignment
 from faudit.probes.distribution import Distribution

@@ -8,13 +8,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.store.files import write_whole
 from faudit.store.rows import to_line
-from faudit.store.run import Run, runs_in
+from faudit.store.run import ENDED, Run, Status, runs_in
 
 ENV = {"faudit": "0", "torch": "1", "cpu": "x", "data_sha256": "abc"}
 
@@ -37,6 +38,15 @@ def test_status_is_which_files_exist(tmp_path: Path) -> None:
     assert run.status == "stopped"
     run.finish({"epochs": 1})
     assert run.status == "done" and run.outcome() == {"epochs": 1, **run.ties()}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_status_is_its_word_everywhere(status: Status) -> None:
+    """In messages, in JSON by either writer, as a key, and read back from a file."""
+    assert str(status) == f"{status}" == status.value and status == status.value
+    assert json.dumps(status) == orjson.dumps(status).decode() == f'"{status.value}"'
+    assert {status: 1}[status.value] == 1 and Status(status.value) is status  # type: ignore[index]  # equal as keys
+    assert (status.value in ENDED) is (status.value in ("done", "failed"))
 
 
 def test_a_failed_run_says_why(run: Run) -> None:

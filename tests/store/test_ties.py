@@ -66,7 +66,7 @@ def edit_a_row(store: Path) -> None:
     path.write_text("\n".join([*before, json.dumps(row)]) + "\n")
 
 
-DAMAGE: dict[str, Callable[[Path], None]] = {
+DAMAGE: dict[str, Callable[[Path], object]] = {
     "the frozen run's configuration": take("config.json", FROZEN),
     "an edited seed": edit_seed,
     "cut rows": cut_rows,
@@ -74,7 +74,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "another seed's rows": take("rows.jsonl", DFA.with_(seed=7)),
     "another seed's end": take("done.json", DFA.with_(seed=7)),
 }
-OF_WEIGHTS: dict[str, Callable[[Path], None]] = {
+OF_WEIGHTS: dict[str, Callable[[Path], object]] = {
     "the frozen run's checkpoint": take("last.safetensors", FROZEN),
     "another seed's checkpoint": take("last.safetensors", DFA.with_(seed=7)),
     "a kept checkpoint for the last one": lambda store: shutil.copy(
@@ -88,7 +88,7 @@ OF_WEIGHTS: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("change", [*DAMAGE.values(), *OF_WEIGHTS.values()], ids=[*DAMAGE, *OF_WEIGHTS])
 def test_a_damaged_run_is_never_judged(
-    store: Path, change: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+    store: Path, change: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_of(store, DFA)
     assert main(["audit", str(run.path), "--runs", str(store)]) in (0, 1, 3), "it is sound before"
@@ -102,7 +102,7 @@ def test_a_damaged_run_is_never_judged(
 
 @pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_run_is_neither_shown_as_done_nor_exported_nor_called_finished(
-    store: Path, change: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Path, change: Callable[[Path], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(store)
     name = DFA.run_id
@@ -117,12 +117,13 @@ def test_a_damaged_run_is_neither_shown_as_done_nor_exported_nor_called_finished
 
 @pytest.mark.parametrize("change", [*DAMAGE.values(), *OF_WEIGHTS.values()], ids=[*DAMAGE, *OF_WEIGHTS])
 def test_the_one_way_out_works_and_loses_nothing(
-    store: Path, trained: Path, change: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+    store: Path, trained: Path, change: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(store)
     run = run_of(store, DFA)
     damaged = {path.name: path.read_bytes() for path in run.path.iterdir() if path.name != "lock"}
-    words = "--rule dfa --epochs 6 --width 16 --depth 2 --batch-size 128 --keep-epochs 2 --again".split()
+    flags = "--rule dfa --epochs 6 --width 16 --depth 2 --batch-size 128 --keep-epochs 2"
+    words = [*flags.split(), "--again"]
     assert main(["train", *words, "--runs", str(store)]) == 0
     assert {path.name: path.read_bytes() for path in (run.path / "aside-1").iterdir()} == damaged
     calm = run_of(trained, DFA)

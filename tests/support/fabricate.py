@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from faudit.config import RunConfig
-from faudit.papers.faeval.experiments import ARMS, Plan
+from faudit.figures.plan import Plan
 from faudit.store.rows import Row, to_line
 from faudit.store.run import FORMAT, Run
 
@@ -61,9 +61,9 @@ def write(config: RunConfig, runs: Path, *, until: int | None = None) -> Run:
     return run
 
 
-def study(plan: Plan, runs: Path, arms: Iterable[str] = ARMS) -> None:
-    """Every run of the arms."""
-    for config in {
-        plan.config(arm, seed).run_id: plan.config(arm, seed) for arm in arms for seed in plan.seeds
-    }.values():
+def all_runs(plan: Plan, runs: Path, experiments: Iterable[str] | None = None) -> None:
+    """Every run of the experiments, or of all that the plan has; some share a run."""
+    names = list(plan.recipe.experiments if experiments is None else experiments)
+    configs = [plan.config(name, seed) for name in names for seed in plan.seeds]
+    for config in {config.run_id: config for config in configs}.values():
         write(config, runs)

@@ -1,7 +1,4 @@
-"""The paper's files for tests: runs that could be exported, files as the paper's authors wrote them.
-
-This is the one place that says where the code for them is.
-"""
+"""The paper's files for tests: runs that could be exported, and files as the paper's authors wrote them."""
 
 from __future__ import annotations
 
@@ -11,27 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from faudit.config import RunConfig
-from faudit.papers.faeval.experiments import Plan
-from faudit.papers.faeval.files import FILES, export, import_file, import_files
+from faudit.papers.faeval import PAPER
+from faudit.papers.faeval.files import FILES
 from faudit.store.rows import Row
 from faudit.store.run import Run
-
-__all__ = [
-    "DIGITS", "EVOLUTION", "EXPERIMENTS", "ORIGINALS", "SEED", "L", "N", "entry", "export", "fabricate", "import_file",
-    "import_files", "original", "penalty_entry", "plan", "put", "read", "row",
-]  # fmt: skip
 
 SEED, L, N = 42, 4, 360  # the digits have 360 test samples, fewer than the 1,024 asked for
 EVOLUTION = "snapshot_evolution_v2/snapshot_evolution_s42.json"
 EXPERIMENTS = sorted({experiment for logs in FILES.values() for experiment in logs.values()})  # all that a file holds
-
-
-def plan(data: str = "cifar10", *, epochs: int | None = None, seeds: tuple[int, ...] = (42, 123, 456)) -> Plan:
-    """The paper's experiments on this data, for so many epochs (as many as the paper's without), with these seeds."""
-    return Plan(data, epochs, seeds)
-
-
-DIGITS = plan("digits", epochs=1, seeds=(SEED,))
+DIGITS = PAPER.plan("digits", epochs=1, seeds=(SEED,))
 
 
 def row(epoch: int, config: RunConfig, **changes: Any) -> Row:

@@ -20,8 +20,8 @@ from faudit.store.run import Run
 from faudit.sweep.drive import Outcome
 from faudit.sweep.local import run_all
 from faudit.train import fit
-from tests.support.processes import is_alive, workers_of
-from tests.support.runs import TINY, same_as_alone, until
+from tests.support.processes import is_alive, until, workers_of
+from tests.support.runs import TINY, same_as_alone
 
 FOUR = [TINY.with_(rule=rule, seed=seed) for rule in ("bp", "dfa") for seed in (1, 2)]
 LONG = [TINY.with_(rule="dfa", epochs=40, log_every=5, seed=seed) for seed in (1, 2)]  # seconds: time to be killed in

@@ -24,8 +24,9 @@ from faudit.sweep.study import read
 from faudit.sweep.update import RunUpdate
 from faudit.train import fit, stream
 from tests.support.clusters import two_nodes
-from tests.support.runs import TINY, same_as_alone, until
-from tests.test_data_idx import write as write_idx
+from tests.support.idx_files import write as write_idx
+from tests.support.processes import until
+from tests.support.runs import TINY, same_as_alone
 
 STUDY = """
 width = 8

@@ -11,10 +11,9 @@ import pytest
 from faudit.audit.audit import control_of
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
-from faudit.papers.faeval.experiments import ARMS, Plan
 from faudit.sweep import STUDIES
 from faudit.sweep.check import refuse
-from faudit.sweep.study import read, runs_of
+from faudit.sweep.study import read, read_study, study_of
 
 
 def study(text: str, tmp_path: Path) -> Path:
@@ -25,8 +24,12 @@ def study(text: str, tmp_path: Path) -> Path:
 
 def told(document: dict[str, Any], **options: Any) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        runs_of(document, options.pop("overrides", {}), where="s.toml", **options)
+        study_of(document, options.pop("overrides", {}), where="s.toml", **options)
     return str(caught.value).splitlines()
+
+
+def runs_of(document: dict[str, Any], **options: Any) -> list[RunConfig]:
+    return study_of(document, {}, where="", **options).runs
 
 
 def test_a_grid_is_every_combination_over_the_shared_settings(tmp_path: Path) -> None:
@@ -65,19 +68,19 @@ def test_excludes_take_out_of_the_grid_and_includes_add(tmp_path: Path) -> None:
 
 
 def test_a_study_without_a_grid_is_one_run_or_its_includes() -> None:
-    assert runs_of({"rule": "fa"}, {}, where="") == [RunConfig(rule="fa")]
-    assert runs_of({"rule": "fa", "include": [{"seed": 3}]}, {}, where="") == [RunConfig(rule="fa", seed=3)]
+    assert runs_of({"rule": "fa"}) == [RunConfig(rule="fa")]
+    assert runs_of({"rule": "fa", "include": [{"seed": 3}]}) == [RunConfig(rule="fa", seed=3)]
 
 
 def test_controls_are_the_audits_and_each_is_there_once() -> None:
     grid = {"rule": ["bp", "dfa", "fa"], "penalty": [0, 0.1], "seed": [1, 2]}
-    found = runs_of({"with": ["matched"], "grid": grid}, {}, where="")
+    found = runs_of({"with": ["matched"], "grid": grid})
     runs, controls = found[:12], found[12:]
     assert {config.run_id for config in controls} == {control_of(config).run_id for config in runs}
     assert len(controls) == 6 and {config.rule for config in controls} == {"frozen-bp", "frozen-dfa", "frozen-fa"}
-    named = runs_of({"with": ["frozen-dfa"], "grid": grid}, {}, where="")[12:]
+    named = runs_of({"with": ["frozen-dfa"], "grid": grid})[12:]
     assert [config.rule for config in named] == ["frozen-dfa"] * 2
-    already = runs_of({"with": ["frozen-dfa"], "grid": {"rule": ["dfa", "frozen-dfa"]}}, {}, where="")
+    already = runs_of({"with": ["frozen-dfa"], "grid": {"rule": ["dfa", "frozen-dfa"]}})
     assert len(already) == 2
 
 
@@ -148,7 +151,7 @@ def test_a_billion_runs_are_counted_and_refused_not_enumerated() -> None:
     assert "1,000,000,000 runs" in line and "--max-runs 1000000000" in line
     assert time.monotonic() - started < 5
     small = {"grid": {"seed": [1, 2, 3]}}
-    assert "3 runs" in told(small, limit=2)[0] and len(runs_of(small, {}, where="", limit=3)) == 3
+    assert "3 runs" in told(small, limit=2)[0] and len(runs_of(small, limit=3)) == 3
 
 
 @pytest.mark.parametrize("text", ["grid = [", "\x00", "[grid]\nseed = [1, 2"])
@@ -185,7 +188,70 @@ def test_the_built_in_studies_are_whole() -> None:
     for name in STUDIES:
         assert STUDIES[name].exists() and len(STUDIES.summary(name)) > 20
         refuse(read(Path(name)), data_dir=None, data_elsewhere=True)
-    published, plan = read(Path("published")), Plan()
-    wanted = {plan.config(arm, seed).run_id for arm in ARMS for seed in plan.seeds}
-    assert {config.run_id for config in published} == wanted and len(published) == len(wanted)
-    assert len(read(Path("penalties"))) == 48
+    assert len(read(Path("penalties"))) == 48 and len(read(Path("faeval"))) == 63
+
+
+def test_a_name_stands_for_the_runs_of_all_seeds(tmp_path: Path) -> None:
+    text = """
+    name = "{rule}, λ={penalty:g}, {batch-size}"
+    with = ["matched"]
+    [grid]
+    penalty = [0, 1e-2]
+    seed = [1, 2]
+    [[include]]
+    name = "{{long}}"
+    epochs = 200
+    [[include]]
+    penalty = 0.5
+    """
+    found = read_study(study(text, tmp_path))
+    base = RunConfig()
+    assert found.experiments == {
+        "bp, λ=0, 128": [base.with_(seed=seed) for seed in (1, 2)],
+        "bp, λ=0.01, 128": [base.with_(penalty=1e-2, seed=seed) for seed in (1, 2)],
+        "{long}": [base.with_(epochs=200)],
+        "bp, λ=0.5, 128": [base.with_(penalty=0.5)],
+    }
+    assert found.runs[:6] == [run for runs in found.experiments.values() for run in runs]
+    assert {run.rule for run in found.runs[6:]} == {"frozen-bp"}, "controls have no name"
+
+
+def test_a_study_without_names_has_no_experiments_and_an_unused_name_is_fine() -> None:
+    assert study_of({"rule": "fa"}, {}, where="").experiments == {}
+    named = {"name": "x", "include": [{"name": "{rule}", "rule": "fa"}]}
+    assert list(study_of(named, {}, where="").experiments) == ["fa"]
+    assert runs_of({"name": "x", "rule": "fa"}) == [RunConfig(rule="fa")]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"name": "{rul}", "rule": "bp"}, "name: unknown setting 'rul', did you mean 'rule'?"),
+        ({"rule": "bp", "include": [{"name": "{lamda}"}]}, "[[include]] 1 name: unknown setting 'lamda'"),
+        ({"name": "{}", "rule": "bp"}, "name: unknown setting ''"),
+        ({"name": "{rule.__class__}", "rule": "bp"}, "name: unknown setting 'rule.__class__'"),
+        ({"name": "{rule[0]}", "rule": "bp"}, "name: unknown setting 'rule[0]'"),
+        ({"name": "{rule", "rule": "bp"}, "name: expected settings in braces, got '{rule'"),
+        ({"name": "rule}", "rule": "bp"}, "name: expected settings in braces, got 'rule}'"),
+        ({"name": "{seed}", "rule": "bp"}, "name: expected no {seed}"),
+        ({"name": "{rule:g}", "rule": "bp"}, "name: expected {rule}, got 'g' in the braces"),
+        ({"name": "{rule!r}", "rule": "bp"}, "name: expected {rule}, got 'r' in the braces"),
+        ({"name": "{penalty:999999999}", "rule": "bp"}, "or a form of it such as {penalty:g}, got '999999999'"),
+        ({"name": "{penalty:{seed}}", "rule": "bp"}, "or a form of it such as {penalty:g}, got '{seed}'"),
+        ({"name": 3, "rule": "bp"}, 'name: expected text such as "dfa, λ={penalty:g}", got 3'),
+        ({"name": "", "rule": "bp"}, "name: expected text"),
+        ({"name": "x"}, "the study is empty"),
+        ({"grid": {"name": ["x"]}}, "[grid] unknown setting 'name'"),
+        (
+            {"name": "x", "grid": {"seed": [1, 2], "rule": ["bp", "dfa"]}},
+            "name 'x': expected runs that differ in the seed alone, got rule 'bp' and 'dfa'. Add {rule} to the name.",
+        ),
+        (
+            {"name": "{rule}", "grid": {"seed": [1, 2]}, "include": [{"epochs": 5}]},
+            "name 'bp': expected runs that differ in the seed alone, got epochs 100 and 5. Add {epochs} to the name.",
+        ),
+    ],
+)
+def test_a_name_that_cannot_be_one_is_refused_in_a_line(document: dict[str, Any], expected: str) -> None:
+    lines = told(document)
+    assert len(lines) == 1 and expected in lines[0] and lines[0].endswith("(s.toml)") and len(lines[0]) < 700

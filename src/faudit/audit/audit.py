@@ -18,7 +18,7 @@ from faudit.config import RunConfig, default, identity
 from faudit.data import DATASETS
 from faudit.errors import StoreError
 from faudit.rules import RULES
-from faudit.store.run import Run, runs_in
+from faudit.store.run import ENDED, Run, Status, runs_in
 from faudit.store.summary import whole_rows
 
 EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
@@ -62,7 +62,7 @@ class ControlIndex:
         for run in self._found.get(key(control_of(config)), []):
             with suppress(StoreError, LookupError):
                 history = {row["epoch"]: row["test_acc"] for row in run.rows() if row.get("test_acc") is not None}
-                if run.status == "done":
+                if run.status == Status.DONE:
                     return Control(run.name, run.rows()[-1]["test_acc"], history)
         return None
 
@@ -76,11 +76,11 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
     from faudit.audit.measure import last_row
 
     config = run.config()
-    if run.status not in ("done", "failed"):
+    if run.status not in ENDED:
         raise StoreError(f"{run.path} is {run.status}: a verdict needs a finished run. Give its `faudit train` again.")
     if not run.rows():
         raise StoreError(f"{run.path} has no rows: there is nothing to judge. Delete it and train it again.")
-    row = last_row(run, config, data_dir=data_dir) if run.status == "done" else run.rows()[-1]
+    row = last_row(run, config, data_dir=data_dir) if run.status == Status.DONE else run.rows()[-1]
     samples, classes = row.get("test_samples"), row.get("classes")
     if samples is None or classes is None:  # older logs do not say
         dataset = DATASETS[config.data](data_dir)

@@ -80,6 +80,4 @@ def worst(verdicts: Sequence[Verdict]) -> str:
 
 def title(config: RunConfig) -> str:
     """A method in a few words."""
-    penalty = f" + λ={config.penalty:g}" if config.penalty else ""
-    bare = ", no terminal norm" if config.no_terminal_norm else ""
-    return f"{config.rule}{penalty} on {config.net}{bare}, {config.data}, {config.epochs} epochs"
+    return f"{config.label(on=config.net)}, {config.data}, {config.epochs} epochs"

@@ -126,7 +126,7 @@ def noise() -> Dataset:
 
 def yardstick() -> ModuleType:
     """``benchmarks/plain_trainer.py`` of the checkout this package runs from."""
-    path = Path(__file__).parents[2] / "benchmarks" / "plain_trainer.py"
+    path = Path(__file__).parents[3] / "benchmarks" / "plain_trainer.py"
     if not path.exists():
         raise ConfigError(
             "faudit bench compares with benchmarks/plain_trainer.py, which only a source checkout has. "

@@ -135,7 +135,7 @@ def audit_runs(args: argparse.Namespace) -> int:
 
 def finished(store: Path) -> list[Run]:
     """Every finished run of a store; a damaged one is told of and left out."""
-    from faudit.store.run import runs_in
+    from faudit.store.run import ENDED, runs_in
 
     runs = []
     for run in runs_in(store):
@@ -144,7 +144,7 @@ def finished(store: Path) -> list[Run]:
         except FauditError as error:
             remark([f"left out: {error}"])
             continue
-        if run.status in ("done", "failed"):
+        if run.status in ENDED:
             runs.append(run)
     if not runs:
         raise ConfigError(f"nothing to audit: expected RUN names or a store with finished runs, got none in {store}")

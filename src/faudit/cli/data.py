@@ -22,18 +22,19 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.data import fetch
-
     if args.name not in DATASETS:
         raise ConfigError(unknown("dataset", args.name, list(DATASETS)))
     if args.action == "check":
-        for line in fetch.check(args.name, args.data_dir):
+        from faudit.data.check import check
+
+        for line in check(args.name, args.data_dir):
             print(line)
         return 0
     from faudit.cli.progress import downloads
+    from faudit.data.fetch import fetch
 
     with downloads() as progress:
-        paths = fetch.fetch(args.name, args.data_dir or Path("data"), url=args.url, progress=progress)
+        paths = fetch(args.name, args.data_dir or Path("data"), url=args.url, progress=progress)
     for path in paths:
         print(path)
     if not paths:

@@ -10,34 +10,42 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser
 from faudit.cli.output import say
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.figures import FIGURES
-from faudit.figures.figure import FORMATS, make
-from faudit.figures.table import Table
-from faudit.papers.faeval.experiments import PENALTIES, Plan
+from faudit.papers import PAPERS
 from faudit.store.files import write_json, write_whole
 from faudit.store.run import Run
 
-PLAN = Plan(data="digits", epochs=30, seeds=(42,))
-RECIPE = PLAN.config("resmlp bp")
+if TYPE_CHECKING:
+    from faudit.figures.plan import Plan
 
-RUNS = [
-    RECIPE,
-    RECIPE.with_(rule="fa"),
-    RECIPE.with_(rule="dfa"),
-    *(RECIPE.with_(rule="dfa", penalty=value) for value in PENALTIES),
-    RECIPE.with_(rule="frozen-dfa"),
-    RECIPE.with_(rule="frozen-fa"),
-    RECIPE.with_(rule="frozen-bp"),
-    RECIPE.with_(rule="bp", no_terminal_norm=True),
-    RECIPE.with_(rule="dfa", no_terminal_norm=True),
-]
 HELP = "train BP, FA, DFA, DFA + penalty and the frozen baselines on the embedded digits; judge them; draw"
 DRAWN = ("snapshot-resmlp", "penalty-sweep")
+EPOCHS = 30
+
+
+def plan() -> Plan:
+    """The paper's experiments on the digits, with one seed."""
+    return PAPERS["faeval"].plan("digits", epochs=EPOCHS, seeds=(42,))
+
+
+def demo_runs() -> tuple[RunConfig, ...]:
+    """What the two figures show, and the baselines that the audit asks for."""
+    bp = plan().config("resmlp bp")
+    penalties = [plan().config(name).penalty for name in FIGURES["penalty-sweep"].experiments]
+    return (
+        bp,
+        bp.with_(rule="fa"),
+        bp.with_(rule="dfa"),
+        *(bp.with_(rule="dfa", penalty=value) for value in penalties if value),
+        *(bp.with_(rule=rule) for rule in ("frozen-dfa", "frozen-fa", "frozen-bp")),
+        *(bp.with_(rule=rule, no_terminal_norm=True) for rule in ("bp", "dfa")),
+    )
 
 
 def add_flags(own: Parser) -> None:
@@ -53,10 +61,10 @@ def run(args: argparse.Namespace) -> int:
     from faudit.sweep.local import run_all
 
     runs = store(args.out)
-    outcome = run_all(RUNS, runs, data_dir=None, jobs=cores())
+    outcome = run_all(demo_runs(), runs, data_dir=None, jobs=cores())
     if outcome.left:
         raise StoreError("\n".join(f"{run} was not made: {reason}" for run, reason in outcome.left.items()))
-    named = [(title(config), Run(runs / config.run_id)) for config in RUNS]
+    named = [(config.label(), Run(runs / config.run_id)) for config in demo_runs()]
     say(runs_table([{**overview(run), "run_id": name} for name, run in named]))
     print(f"runs: {runs}")
     found = verdicts(args.out)
@@ -68,21 +76,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def title(config: RunConfig) -> str:
-    """A demo run in a word."""
-    penalty = f" + λ={config.penalty:g}" if config.penalty else ""
-    return config.rule + penalty + (", no terminal LN" if config.no_terminal_norm else "")
-
-
 def store(out: Path) -> Path:
     """Where the demo keeps its runs."""
     return out / "runs"
 
 
 def verdicts(out: Path) -> dict[str, tuple[str, str]]:
-    """The audit's word on each run and its first reason, by the run's title; the whole of it goes to ``audit.md``."""
+    """The audit's word on each run and its first reason, by the run's label; the whole of it goes to ``audit.md``."""
     kept, page_file = out / "audit.json", out / "audit.md"
-    names = [config.run_id for config in RUNS]
+    names = [config.run_id for config in demo_runs()]
     found = json.loads(kept.read_text()) if kept.exists() and page_file.exists() else {}
     if found.get("runs") != names:
         from faudit.audit.audit import audit
@@ -93,18 +95,20 @@ def verdicts(out: Path) -> dict[str, tuple[str, str]]:
         write_whole(page_file, page(audited, utility_of=None, sensitivity_of=None).encode())
         found = {"runs": names, "verdicts": [[one.verdict.verdict, one.verdict.reasons[0]] for one in audited]}
         write_json(kept, found)
-    told = zip(RUNS, found["verdicts"], strict=True)
-    return {title(config): (str(word), str(reason)) for config, (word, reason) in told}
+    told = zip(demo_runs(), found["verdicts"], strict=True)
+    return {config.label(): (str(word), str(reason)) for config, (word, reason) in told}
 
 
 def draw(out: Path) -> list[Path]:
     """The demo's figures in every format; returns the PNGs, or nothing new where they are drawn already."""
+    from faudit.figures.figure import FORMATS, make
     from faudit.figures.style import Style
+    from faudit.figures.table import Table
 
     pictures = []
     for name in DRAWN:
         paths = [out / f"{name}.{form}" for form in FORMATS]
         if not all(path.exists() for path in paths):
-            make(name, FIGURES[name](), Table(PLAN, store(out)), style=Style(), paths=paths)
+            make(name, FIGURES[name](), Table(plan(), store(out)), style=Style(), paths=paths)
         pictures.append(paths[-1])
     return pictures

@@ -1,55 +1,68 @@
-"""``faudit export``: the runs as the paper's result files, or every row of every run as one table."""
+"""``faudit export``: the runs as a paper's result files, or every row of every run as one table."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_plan, add_where, plan_of
 from faudit.cli.output import complain, remark
 from faudit.errors import ConfigError, StoreError
-from faudit.papers.faeval.experiments import Plan
+from faudit.papers import PAPERS
 
-HELP = "write the runs as the paper's result files, or as one table"
+if TYPE_CHECKING:
+    from faudit.papers.paper import Paper
+
+HELP = "write the runs as a paper's result files, or as one table"
+TABLES = ("csv", "parquet")
+OF_PAPER = {"data": "data", "epochs": "epochs", "seeds": "seed"}  # flags of a paper's plan → settings of --where
 
 
 def add_flags(own: Parser) -> None:
+    formats = (*PAPERS, *TABLES)
     own.add_argument("--out", type=Path, required=True, metavar="PATH", help="for `results`, or the table's file")
     own.add_argument(
-        "--format", choices=["study", "csv", "parquet"], default="study", metavar="study|csv|parquet",
-        help="the study's files (default), or every row of every run in one table",
+        "--format", choices=formats, default="faeval", metavar="|".join(formats),
+        help="a paper's files (default: faeval), or every row of every run in one table",
     )  # fmt: skip
     add_where(own)
     add_plan(own)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.format != "study":
+    if args.format in TABLES:
+        if given := [name for name in OF_PAPER if getattr(args, name) is not None]:
+            raise ConfigError(
+                f"--{given[0]}: expected with a paper's files, got it with --format {args.format}. "
+                f"Choose the runs of a table with --where {OF_PAPER[given[0]]}=VALUE."
+            )
         return export_table(args)
     if args.where:
         raise ConfigError("--where: expected with --format csv or parquet, got it without. Add --format csv.")
-    return export_files(args)
+    return export_files(args, PAPERS[args.format])
 
 
-def export_files(args: argparse.Namespace) -> int:
+def export_files(args: argparse.Namespace, paper: Paper) -> int:
     from faudit.figures.table import Table
-    from faudit.papers.faeval.files import export
+    from faudit.papers.paper import files_of
 
-    if args.data is None or args.epochs is None:
-        found = recipe_of(args.runs)
-        args.data, args.epochs = args.data or found[0], args.epochs or found[1]
-    table = Table(plan_of(args), args.runs)
-    paths = export(table, args.out)
+    files = files_of(paper)
+    data, epochs = recipe_of(args.runs, paper)
+    args.data = data if args.data is None else args.data
+    args.epochs = epochs if args.epochs is None else args.epochs
+    table = Table(plan_of(args, paper), args.runs)
+    paths = files.export(table, args.out)
     remark(table.remarks)
     for path in paths:
         print(path)
     if not paths:
-        raise StoreError(f"{args.runs} holds no run of the study with these seeds: nothing was exported")
+        raise StoreError(f"{args.runs} holds no run of the paper with these seeds: nothing was exported")
     return 0
 
 
-def recipe_of(runs: Path) -> tuple[str, int | None]:
+def recipe_of(runs: Path, paper: Paper) -> tuple[str, int | None]:
     """The dataset and the number of epochs of the runs in a store: those that all share, or else the paper's."""
     from faudit.store.run import runs_in
 
@@ -59,9 +72,11 @@ def recipe_of(runs: Path) -> tuple[str, int | None]:
             configs.append(run.config())
         except StoreError:  # the table tells of it when it is read
             continue
-    data = {config.data for config in configs} - {"teacher"}
+    recipe = paper.recipe()
+    besides = {config.data for config in recipe.experiments.values()} - {recipe.data}  # whatever the others run on
+    data = {config.data for config in configs} - besides
     epochs = {config.epochs for config in configs}
-    return data.pop() if len(data) == 1 else Plan().data, epochs.pop() if len(epochs) == 1 else None
+    return data.pop() if len(data) == 1 else recipe.data, epochs.pop() if len(epochs) == 1 else None
 
 
 def export_table(args: argparse.Namespace) -> int:

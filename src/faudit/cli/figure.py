@@ -26,10 +26,11 @@ def run(args: argparse.Namespace) -> int:
     from faudit.figures.figure import make, suffix
     from faudit.figures.style import Style
     from faudit.figures.table import Table
+    from faudit.papers.paper import paper_with
 
     figure, style = FIGURES[args.name](), Style(args.venue)
     suffix(args.out)
-    table = Table(plan_of(args), args.runs, partial=args.partial)
+    table = Table(plan_of(args, paper_with(args.name)), args.runs, partial=args.partial)
     remark(make(args.name, figure, table, style=style, paths=[args.out]))
     print(args.out)
     return 0

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from faudit.config import whole
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
-from faudit.papers.faeval.experiments import Plan
 from faudit.registry import unknown
+
+if TYPE_CHECKING:
+    from faudit.figures.plan import Plan
+    from faudit.papers.paper import Paper
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,12 +59,10 @@ def add_where(own: Parser) -> None:
 
 def add_plan(own: Parser) -> None:
     """The flags that choose the runs of a paper: its own recipe by default."""
-    full = Plan()
     add_runs(own)
-    own.add_argument("--data", metavar="NAME", help=f"dataset (default: {full.data})")
+    own.add_argument("--data", metavar="NAME", help="dataset (default: the paper's)")
     own.add_argument("--epochs", type=count, metavar="N", help="epochs of every run (default: as in the paper)")
-    seeds = " ".join(map(str, full.seeds))
-    own.add_argument("--seeds", type=count, nargs="+", metavar="S", default=full.seeds, help=f"(default: {seeds})")
+    own.add_argument("--seeds", type=count, nargs="+", metavar="S", help="(default: the paper's)")
 
 
 def add_venue(own: Parser) -> None:
@@ -69,11 +70,11 @@ def add_venue(own: Parser) -> None:
     own.add_argument("--venue", default="neurips", help="page width: neurips, icml or iclr (default: neurips)")
 
 
-def plan_of(args: argparse.Namespace) -> Plan:
-    """The plan that the flags of ``add_plan`` describe."""
+def plan_of(args: argparse.Namespace, paper: Paper) -> Plan:
+    """The plan of a paper that the flags of ``add_plan`` describe."""
     if args.epochs == 0:
         raise ConfigError("--epochs: expected at least 1, got 0")
-    data = args.data or Plan().data
-    if data not in DATASETS:
-        raise ConfigError(unknown("dataset", data, list(DATASETS)))
-    return Plan(data, args.epochs, tuple(dict.fromkeys(args.seeds)))
+    if args.data is not None and args.data not in DATASETS:
+        raise ConfigError(unknown("dataset", args.data, list(DATASETS)))
+    seeds = None if args.seeds is None else tuple(dict.fromkeys(args.seeds))
+    return paper.plan(args.data, epochs=args.epochs, seeds=seeds)

@@ -1,4 +1,4 @@
-"""``faudit import``: the paper's result files as runs, marked imported."""
+"""``faudit import``: a paper's result files as runs, marked imported."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from pathlib import Path
 
 from faudit.cli.flags import Parser, add_runs
 from faudit.cli.output import complain
+from faudit.papers import PAPERS
 
-HELP = "read the paper's result files as runs, marked imported"
+HELP = "read a paper's result files as runs, marked imported"
 
 
 def add_flags(own: Parser) -> None:
     own.add_argument("files", type=Path, nargs="+", metavar="FILE", help="JSON files of the paper, or exported ones")
+    own.add_argument(
+        "--format", choices=list(PAPERS), default="faeval", metavar="|".join(PAPERS),
+        help="the paper whose files they are (default: faeval)",
+    )  # fmt: skip
     add_runs(own)
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.papers.faeval.files import import_files
+    from faudit.papers.paper import files_of
 
-    runs, problems = import_files(args.files, args.runs)
+    runs, problems = files_of(PAPERS[args.format]).import_files(args.files, args.runs)
     for run in runs:
         print(run.path)
     complain(problems)

@@ -11,6 +11,7 @@ from faudit.cli.output import print_json
 from faudit.data import DATASETS
 from faudit.figures import FIGURES
 from faudit.nets import NETS
+from faudit.papers import PAPERS
 from faudit.probes import PROBES
 from faudit.registry import Registry
 from faudit.rules import RULES
@@ -19,7 +20,7 @@ from faudit.sweep import STUDIES
 HELP = "list the members of a family"
 FAMILIES: dict[str, Registry[Any]] = {
     "nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES, "checks": CHECKS, "figures": FIGURES,
-    "studies": STUDIES,
+    "studies": STUDIES, "papers": PAPERS,
 }  # fmt: skip
 
 

@@ -1,21 +1,32 @@
-"""``faudit reproduce``: the runs that a figure or the claims need, then the figures and the claims."""
+"""``faudit reproduce``: the runs that a paper or a part of it needs, then its figures and its claims."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_data_dir, add_plan, add_venue, count, plan_of
 from faudit.cli.output import complain, remark
 from faudit.figures import FIGURES
+from faudit.papers import PAPERS
 
-HELP = "make the runs that a figure or the claims need, then the figures and the claims"
+if TYPE_CHECKING:
+    from faudit.papers.reproduce import Result
+
+HELP = "make the runs that a paper, a figure or the claims need, then the figures and the claims"
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("name", metavar="NAME", help=f"{', '.join(FIGURES)}, claims or all")
-    own.add_argument("--out", type=Path, default=Path("study"), metavar="DIR", help="for the results (default: study)")
+    own.add_argument(
+        "name", metavar="NAME",
+        help=f"a paper ({', '.join(PAPERS)}), a figure ({', '.join(FIGURES)}), claims, or all for every paper",
+    )  # fmt: skip
+    own.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help="for the results (default: a folder named after the paper); several papers get a folder each in it",
+    )  # fmt: skip
     add_data_dir(own)
     own.add_argument(
         "--jobs", type=count, default=None, metavar="N",
@@ -26,18 +37,28 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.papers.reproduce import reproduce
+    from faudit.papers.reproduce import papers_of, reproduce
     from faudit.sweep.engine import cores
 
     jobs = cores() if args.jobs is None else args.jobs
-    result = reproduce(
-        args.name, plan_of(args), runs=args.runs, out=args.out, data_dir=args.data_dir, jobs=jobs, venue=args.venue
-    )
+    plans = [(paper, plan_of(args, paper)) for paper in papers_of(args.name)]
+    code = 0
+    for paper, plan in plans:
+        out = Path(paper.name) if args.out is None else args.out / paper.name if len(plans) > 1 else args.out
+        result = reproduce(
+            args.name, paper, plan=plan, runs=args.runs, out=out, data_dir=args.data_dir, jobs=jobs, venue=args.venue
+        )
+        code = max(code, tell(result, out))
+    return code
+
+
+def tell(result: Result, out: Path) -> int:
+    """What was made of one paper; the exit code."""
     remark([*(f"{run}: {reason}" for run, reason in result.failed.items()), *result.remarks])
     problems = [*(f"{run} was not made: {reason}" for run, reason in result.left.items()), *result.problems]
     complain(problems)
     if not (problems or result.made or result.drawn):
-        print(f"nothing to do: every run is finished and {args.out} holds what they give")
+        print(f"nothing to do: every run is finished and {out} holds what they give")
         return 0
     for path in result.files:
         print(path)

@@ -34,14 +34,15 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.store.run import Run
+    from faudit.store.run import Run, Status
     from faudit.sweep.drive import drive
     from faudit.sweep.study import LIMIT, read
 
     given = {} if args.threads is None else {"threads": args.threads}
     configs = read(args.study, given, limit=LIMIT if args.max_runs is None else args.max_runs)
     start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, address=args.address)
-    if new := [config for config in configs if Run(args.runs / config.run_id).status == "new"]:  # the others have begun
+    new = [config for config in configs if Run(args.runs / config.run_id).status == Status.NEW]
+    if new:  # the others have begun
         from faudit.sweep.check import refuse  # which imports torch
 
         refuse(new, data_dir=args.data_dir, data_elsewhere=start.data_elsewhere)

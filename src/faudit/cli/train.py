@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     given = {name: value for name in KEYS if (value := getattr(args, attribute(name))) is not None}
     config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.parse(given, where="command line")
 
-    from faudit.store.run import Run
+    from faudit.store.run import Run, Status
     from faudit.store.summary import overview
 
     chosen = Run(args.runs / config.run_id)
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(entry)
     else:
         print(entry["run"])
-    if entry["status"] == "failed":
+    if entry["status"] == Status.FAILED:
         complain([f"{entry['reason']} ({chosen.path}/failed.json); the rows so far are kept"])
         return 1
     return 0
@@ -67,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
 
 def finish(config: RunConfig, run: Run, *, data_dir: Path | None) -> None:
     """Train what is left of a run. torch is not imported for a run that has ended."""
-    if run.status in ("done", "failed"):
+    from faudit.store.run import ENDED
+
+    if run.status in ENDED:
         run.must_hold(config)
         run.must_be_whole()
         return

@@ -1,4 +1,4 @@
-"""Datasets: one file per format, each entry a loader ``(data_dir) -> Dataset``."""
+"""The registry of datasets. Each entry is a loader ``(data_dir) -> Dataset``; each file format has one module."""
 
 from __future__ import annotations
 

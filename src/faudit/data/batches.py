@@ -1,7 +1,7 @@
-"""Minibatches: order and augmentation drawn for a whole epoch at once, from the run's own generators.
+"""Minibatches: the order and the augmentation of a whole epoch are drawn at once, from the run's own generators.
 
-An epoch's order, crops and flips come from the ``data`` generator, random targets from ``targets``; both are
-checkpointed, so a resumed run sees the batches it would have seen.
+The order, crops and flips of an epoch come from the ``data`` generator. Random targets come from ``targets``. Both
+generators are saved in the checkpoint, so a resumed run sees the same batches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor
 from faudit.data.dataset import Dataset
 from faudit.errors import DataError
 
-CHUNK = 16  # batches augmented at a time: an epoch's worth would double the memory of the data
+CHUNK = 16  # batches augmented at once: a whole epoch would double the memory of the data
 
 
 @dataclass(frozen=True)
 class Batches:
-    """A training set cut into normalised batches, epoch by epoch; the last batch may be smaller."""
+    """Cuts a training set into normalised batches, epoch by epoch. The last batch can be smaller."""
 
     dataset: Dataset
     batch_size: int
@@ -35,16 +35,16 @@ class Batches:
         if self.batch_size > len(self.dataset.train_x):
             raise DataError(
                 f"batch-size {self.batch_size} is larger than the data: {self.dataset.name} has "
-                f"{len(self.dataset.train_x)} training samples. Take a smaller --batch-size."
+                f"{len(self.dataset.train_x)} training samples. Use a smaller --batch-size."
             )
 
     @cached_property
     def padded(self) -> Tensor:
-        """The training set with black on every side, made once: padding every chunk anew costs as much as cropping."""
+        """The training set with a black border, made once: padding every chunk would cost as much as cropping it."""
         return F.pad(self.dataset.train_x, (self.dataset.crop,) * 4)
 
     def epoch(self, generators: Mapping[str, torch.Generator]) -> Iterator[tuple[Tensor, Tensor]]:
-        """One pass over the training set; every random number of it is drawn before the first batch."""
+        """One pass over the training set. All its random numbers are drawn before the first batch."""
         data, draw = self.dataset, generators["data"]
         order = torch.randperm(len(data.train_x), generator=draw)
         labels = data.train_y[order]
@@ -67,7 +67,7 @@ class Batches:
                     self.padded, order[span], rows=shifts[0, span], columns=shifts[1, span], crop=self.dataset.crop
                 )
             if flips is not None:
-                turned = flips[span].nonzero().squeeze(1)  # indices once: a mask would be searched at every use
+                turned = flips[span].nonzero().squeeze(1)  # a mask would be searched at every use
                 x[turned] = x[turned].flip(-1)
             for batch, y in zip(
                 torch.split(x, self.batch_size), torch.split(labels[span], self.batch_size), strict=True
@@ -76,7 +76,7 @@ class Batches:
 
 
 def crops(padded: Tensor, chosen: Tensor, *, rows: Tensor, columns: Tensor, crop: int) -> Tensor:
-    """The chosen samples, each cut out of its padded self at a (row, column) of its own."""
+    """The chosen samples, each cropped from its padded image at its own (row, column)."""
     height, width = (size - 2 * crop for size in padded.shape[2:])
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [N, C, rows, columns, H, W], a view
     return windows[chosen, :, rows, columns]

@@ -1,8 +1,8 @@
-"""CIFAR-10 and CIFAR-100, from the official archive or the folder unpacked from it, without running a byte of them.
+"""CIFAR-10 and CIFAR-100, from the official archive or from the unpacked folder.
 
 A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
 
-The files are pickles; ``pickles.py`` reads them without Python's pickle machine.
+The files are pickles. ``pickles.py`` reads them without running anything.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
-from faudit.data.fetch import locate
 from faudit.data.pickles import PIXELS, Reader, Rows, damaged
+from faudit.data.sources import locate
 
 MAX_FILE = 1 << 28
-MAX_ARCHIVE = 3 << 27  # unpacked; the official ones hold 186 MB
+MAX_ARCHIVE = 3 << 27  # unpacked; the official archives hold 186 MB
 MAX_MEMBERS = 1000
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the files of one dataset are called and how much they hold."""
+    """The file names of one dataset, and how many images they hold."""
 
     name: str
     folder: str
@@ -79,7 +79,7 @@ def cifar100(data_dir: Path | None = None) -> Dataset:
 
 
 def load(layout: Layout, data_dir: Path | None) -> Dataset:
-    """A dataset of this layout from its archive or its folder."""
+    """Load a dataset from its archive or its folder."""
     place = locate(layout.name, data_dir)[0]
     read = read_archive(place, layout).pop if os.path.isfile(place) else partial(read_file, place)
     train = read_split(layout, read, place=place, names=layout.train, rows=layout.train_rows)
@@ -91,7 +91,7 @@ def load(layout: Layout, data_dir: Path | None) -> Dataset:
 def read_split(
     layout: Layout, read: Callable[[str], bytes], *, place: Path, names: tuple[str, ...], rows: int
 ) -> tuple[Tensor, Tensor]:
-    """The files of one split one after the other, each copied once into tensors that hold them all."""
+    """Read the files of one split, one at a time, into tensors that hold the whole split."""
     x = torch.empty(rows, PIXELS, dtype=torch.uint8)
     y = torch.empty(rows, dtype=torch.int64)
     filled = 0
@@ -102,21 +102,23 @@ def read_split(
             x[filled:upto].numpy()[...] = pixels
             y[filled:upto] = torch.tensor(labels)
         filled = upto
-        del pixels  # frees the file before the next is read: less memory, and its pages are used again
+        del pixels  # frees the memory of this file before the next one is read
     if filled != rows:
-        raise damaged(f"another number of images in {', '.join(names)}", expected=rows, got=filled, where=place)
+        raise damaged(f"wrong number of images in {', '.join(names)}", expected=rows, got=filled, where=place)
     return x.view(rows, 3, 32, 32), y
 
 
 def read_batch(data: bytes, where: str, *, layout: Layout) -> tuple[NDArray[np.uint8], list[int]]:
-    """The [N, 3072] pixels and the N labels of one file."""
+    """Read the [N, 3072] pixels and the N labels of one file."""
     content = Reader(data, where).load()
     rows, labels = content.get("data"), content.get(layout.labels)
     if not isinstance(rows, Rows) or rows.pixels is None:
         raise damaged("no images", expected="an array as 'data'", got=type(rows).__name__, where=where)
     if not isinstance(labels, list) or len(labels) != len(rows.pixels):
         got = len(labels) if isinstance(labels, list) else type(labels).__name__
-        raise damaged("labels that do not pair", expected=f"{len(rows.pixels)} {layout.labels}", got=got, where=where)
+        raise damaged(
+            "images and labels do not pair", expected=f"{len(rows.pixels)} {layout.labels}", got=got, where=where
+        )
     for label in labels:
         if type(label) is not int or not 0 <= label < layout.classes:
             got = label if type(label) is int else type(label).__name__
@@ -125,7 +127,7 @@ def read_batch(data: bytes, where: str, *, layout: Layout) -> tuple[NDArray[np.u
 
 
 def read_file(folder: Path, name: str) -> bytes:
-    """One file of the unpacked folder."""
+    """Read one file of the unpacked folder."""
     path = folder / name
     try:
         with open(path, "rb") as stream:
@@ -137,13 +139,13 @@ def read_file(folder: Path, name: str) -> bytes:
 
 
 def refuse_oversize(size: int, where: object) -> None:
-    """No file of these datasets is larger; what is, is not read into memory."""
+    """Refuse a file that is much larger than any file of these datasets, before it is read."""
     if size > MAX_FILE:
-        raise damaged("a file too large", expected=f"at most {MAX_FILE} bytes", got=size, where=where)
+        raise damaged("file too large", expected=f"at most {MAX_FILE} bytes", got=size, where=where)
 
 
 def read_archive(path: Path, layout: Layout) -> dict[str, bytes]:
-    """The wanted files of a tar.gz by name, all in memory: nothing is ever written to disk."""
+    """Read the wanted files of a tar.gz into memory, by name. Nothing is written to disk."""
     found: dict[str, bytes] = {}
     try:
         with Bounded(path) as stream:
@@ -152,13 +154,14 @@ def read_archive(path: Path, layout: Layout) -> dict[str, bytes]:
                     name = wanted_name(member, layout, where=path)
                     if count >= MAX_MEMBERS or name in found:
                         each = f"each file once and at most {MAX_MEMBERS} members"
-                        raise damaged("a member too many", expected=each, got=repr(member.name), where=path)
+                        raise damaged("too many members", expected=each, got=repr(member.name), where=path)
                     if name is not None and (content := archive.extractfile(member)) is not None:
                         found[name] = content.read()
-            while stream.read(1 << 20):  # gzip compares its checksum at the end
+            while stream.read(1 << 20):  # gzip compares its checksum only at the end
                 pass
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, RecursionError) as error:  # each is raised
-        raise damaged("a damaged archive", expected="a whole tar.gz", got=error, where=path) from error
+    # tarfile and gzip raise all of these for damaged archives
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, RecursionError) as error:
+        raise damaged("damaged archive", expected="a whole tar.gz", got=error, where=path) from error
     missing = [name for name in layout.train + layout.test if name not in found]
     if missing:
         raise damaged(f"no {', '.join(missing)}", expected=f"all in {layout.folder}/", got=sorted(found), where=path)
@@ -166,13 +169,13 @@ def read_archive(path: Path, layout: Layout) -> dict[str, bytes]:
 
 
 def wanted_name(member: tarfile.TarInfo, layout: Layout, *, where: Path) -> str | None:
-    """Which wanted file a member is, if any; what only pretends to be one is refused."""
+    """The name of the wanted file that a member is, or None. A member that imitates a wanted file is refused."""
     path = PurePosixPath(member.name)  # drops a leading ./
     if path.name not in layout.train + layout.test:
         return None
     inside = f"{layout.folder}/{path.name}"
     if path.is_absolute() or ".." in path.parts:
-        raise damaged("a member outside the archive", expected=inside, got=repr(member.name), where=where)
+        raise damaged("member outside the archive", expected=inside, got=repr(member.name), where=where)
     if str(path) != inside:
         return None
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
@@ -182,16 +185,16 @@ def wanted_name(member: tarfile.TarInfo, layout: Layout, *, where: Path) -> str 
 
 
 class Bounded(gzip.GzipFile):
-    """A gzip that ends in an error past ``MAX_ARCHIVE`` bytes: a small one can hold a thousand times its size."""
+    """A gzip file that raises an error after ``MAX_ARCHIVE`` bytes: gzip can expand a small file a thousand times."""
 
     ends = 0
 
     def read(self, size: int | None = -1) -> bytes:
-        """At most ``size`` further bytes."""
+        """Read at most ``size`` bytes."""
         data = super().read(size)
         if self.tell() > MAX_ARCHIVE:
-            raise damaged("an archive too large", expected=f"at most {MAX_ARCHIVE} bytes", got="more", where=self.name)
+            raise damaged("archive too large", expected=f"at most {MAX_ARCHIVE} bytes", got="more", where=self.name)
         self.ends += not data
-        if self.ends > 10:  # tarfile would skip a member of 2⁶³ bytes by as many reads of nothing
+        if self.ends > 10:  # tarfile skips a member of 2⁶³ bytes by as many empty reads
             raise EOFError("a member longer than the archive")
         return data

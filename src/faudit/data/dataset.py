@@ -1,4 +1,4 @@
-"""The dataset contract: everything in memory, images as uint8, with what is needed to normalise and augment them."""
+"""The contract of a dataset: all samples in memory, and what is needed to normalise and augment them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from faudit.errors import DataError
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset, split, in memory.
+    """The training and test samples of one dataset.
 
-    A sample enters a net as ``(x / scale − mean) / std``, per channel. ``crop`` is how many pixels of black padding a
-    random crop may shift into, ``flip`` whether a random horizontal flip belongs to the recipe.
+    A net reads a sample as ``(x / scale − mean) / std``, per channel. ``crop`` is the width of the black border for a
+    random crop, in pixels. ``flip`` says whether the recipe flips images horizontally at random.
     """
 
     name: str
@@ -52,24 +52,24 @@ class Dataset:
         return tuple(self.train_x.shape[1:])
 
     def normalise(self, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """uint8 samples → what the net reads."""
+        """The samples as the net reads them: ``(x / scale − mean) / std``."""
         shape = (1, -1) + (1,) * (x.ndim - 2)
         shift = torch.tensor(self.mean, dtype=dtype, device=x.device).mul(self.scale).view(shape)
         factor = torch.tensor(self.std, dtype=dtype, device=x.device).mul(self.scale).reciprocal().view(shape)
-        fresh = x.to(dtype, copy=True)  # also where x already has the dtype: the samples themselves stay as they are
+        fresh = x.to(dtype, copy=True)  # a copy even if x has the dtype: the dataset's own samples must not change
         return fresh.sub_(shift).mul_(factor)
 
     def buffer(self, size: int) -> tuple[Tensor, Tensor]:
-        """The fixed evaluation buffer: so many test samples (all where fewer) at even distances, whatever the seed.
+        """The fixed evaluation buffer: ``size`` test samples at even distances, or all if there are fewer.
 
-        Not the first ones: MNIST's first half is the easier one.
+        It does not depend on the seed. The first samples would be a biased choice: MNIST's first half is easier.
         """
         size = min(size, len(self.test_x))
         chosen = torch.arange(size) * len(self.test_x) // size
         return self.test_x[chosen], self.test_y[chosen]
 
     def fingerprint(self) -> str:
-        """SHA-256 over every sample and label: two copies of a dataset that differ in a pixel differ here."""
+        """The SHA-256 of all samples and labels: it differs if a single pixel differs."""
         return self._fingerprint
 
     @cached_property

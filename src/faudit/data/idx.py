@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST, and the IDX format they come in: a magic number, the sizes, then the bytes, often gzipped.
+"""MNIST and Fashion-MNIST, and their IDX format: a magic number, the sizes, then the bytes, often gzipped.
 
 Y. LeCun, C. Cortes and C. Burges, The MNIST Database of Handwritten Digits, 1998. H. Xiao, K. Rasul and R. Vollgraf,
 Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms, arXiv:1708.07747, 2017.
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
-from faudit.data.fetch import locate
+from faudit.data.sources import locate
 from faudit.errors import DataError
 
 GZIP_MAGIC = b"\x1f\x8b"
-MAX_BYTES = 1 << 28  # five times the largest of these files: nothing above is believed, whatever its header says
+MAX_BYTES = 1 << 28  # five times the largest official file; a header that promises more is refused
 CHUNK = 1 << 20
-ADVICE = "Get the file again, or take another copy."
+ADVICE = "Get the file again, or use another copy."
 
 
 def mnist(data_dir: Path | None = None) -> Dataset:
@@ -37,7 +37,7 @@ def fashion_mnist(data_dir: Path | None = None) -> Dataset:
 
 
 def load(name: str, data_dir: Path | None, *, mean: float, std: float) -> Dataset:
-    """An MNIST-like dataset from its four files."""
+    """Load an MNIST-like dataset from its four files."""
     train_images, train_labels, test_images, test_labels = locate(name, data_dir)
     train_x, train_y = read_split(train_images, train_labels)
     test_x, test_y = read_split(test_images, test_labels)
@@ -45,7 +45,7 @@ def load(name: str, data_dir: Path | None, *, mean: float, std: float) -> Datase
 
 
 def read_split(images: Path, labels: Path) -> tuple[Tensor, Tensor]:
-    """The [N, 1, 28, 28] images of one file and the [N] labels of the other."""
+    """Read the [N, 1, 28, 28] images of one file and the [N] labels of the other."""
     x = read_file(images, shape=(28, 28)).unsqueeze(1)
     y = read_file(labels, shape=()).long()
     if len(x) != len(y):
@@ -56,7 +56,7 @@ def read_split(images: Path, labels: Path) -> tuple[Tensor, Tensor]:
 
 
 def read_file(path: Path, *, shape: tuple[int, ...]) -> Tensor:
-    """The array of one IDX file on disk."""
+    """Read the array of one IDX file on disk."""
     try:
         with open(path, "rb") as stream:
             return read_idx(stream, str(path), shape=shape)
@@ -67,32 +67,36 @@ def read_file(path: Path, *, shape: tuple[int, ...]) -> Tensor:
 
 
 def read_idx(stream: IO[bytes], where: str, *, shape: tuple[int, ...]) -> Tensor:
-    """The uint8 array of an IDX stream, gzipped or not; ``shape`` is what one sample must have, () for labels."""
-    zipped = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    stream.seek(0)
+    """Read the uint8 array of an IDX stream, gzipped or not; ``shape`` is that of one sample, () for labels."""
     try:
-        return parse(gzip.GzipFile(fileobj=stream) if zipped else stream, where, shape=shape)
+        return parse(unzipped(stream), where, shape=shape)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"damaged gzip: expected a whole file, got {error} ({where}). {ADVICE}") from error
 
 
+def unzipped(stream: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
+    """The content of a gzip stream, or the stream itself if it does not start like gzip."""
+    zipped = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    stream.seek(0)
+    return gzip.GzipFile(fileobj=stream) if zipped else stream
+
+
 def parse(stream: IO[bytes] | gzip.GzipFile, where: str, *, shape: tuple[int, ...]) -> Tensor:
-    """The array of an unzipped IDX stream; memory follows the bytes that come, never what the header claims."""
+    """Read the array of an unzipped IDX stream. The bytes that come decide how much memory it takes, not the header."""
     magic = bytes((0, 0, 8, 1 + len(shape)))  # two zeros, unsigned bytes, the number of dimensions
-    header = stream.read(len(magic) + 4 * (1 + len(shape)))
+    size = len(magic) + 4 * (1 + len(shape))
+    header = stream.read(size)
     if not header.startswith(magic):
         raise DataError(
-            f"not such an IDX file: expected magic {magic.hex()}, got {header[:4].hex()} ({where}). {ADVICE}"
+            f"not the right kind of IDX file: expected magic {magic.hex()}, got {header[:4].hex()} ({where}). {ADVICE}"
         )
-    if len(header) < len(magic) + 4 * (1 + len(shape)):
-        raise DataError(
-            f"a cut header: expected {len(magic) + 4 * (1 + len(shape))} bytes, got {len(header)} ({where}). {ADVICE}"
-        )
+    if len(header) < size:
+        raise DataError(f"the header is cut off: expected {size} bytes, got {len(header)} ({where}). {ADVICE}")
     count, *sample = struct.unpack_from(f">{1 + len(shape)}I", header, len(magic))
     promised = count * math.prod(sample)
     if tuple(sample) != shape or not 0 < promised <= MAX_BYTES:
         raise DataError(
-            f"an array of another size: expected [N, {', '.join(map(str, shape))}] of 1 to {MAX_BYTES} bytes, "
+            f"the array has the wrong size: expected [N, {', '.join(map(str, shape))}] of 1 to {MAX_BYTES} bytes, "
             f"got {[count, *sample]} ({where}). {ADVICE}"
         )
     payload = read_at_most(stream, promised + 1)
@@ -103,7 +107,7 @@ def parse(stream: IO[bytes] | gzip.GzipFile, where: str, *, shape: tuple[int, ..
 
 
 def read_at_most(stream: IO[bytes] | gzip.GzipFile, limit: int) -> bytearray:
-    """The rest of a stream up to a limit, in pieces: one read of ``limit`` bytes would allocate them at once."""
+    """Read a stream up to a limit, in pieces: one read of ``limit`` bytes would allocate them all before they come."""
     payload = bytearray()
     while len(payload) < limit and (chunk := stream.read(min(CHUNK, limit - len(payload)))):
         payload += chunk

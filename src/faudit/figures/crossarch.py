@@ -23,7 +23,7 @@ RULES = ("bp", "fa", "dfa")
 class CrossArchitecture(Figure):
     """Three architectures under BP, FA and DFA: the stream, the gradient, the accuracy."""
 
-    arms: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
+    experiments: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
     wide: ClassVar[bool] = True
 
     def numbers(self, table: Table) -> Numbers:
@@ -53,7 +53,7 @@ class CrossArchitecture(Figure):
             for ax, one in zip(row, panels, strict=True):
                 draw_panel(ax, one, title=False, label=False)
             row[0].set_ylabel(panels[0]["title"], fontweight="bold", fontsize=7)
-            level(row[1], numbers["floor"], "the study's floor")
+            level(row[1], numbers["floor"], "the paper's floor")
             decades(row[1], gradients)
             row[2].set_ylim(0.0, 1.0)
         for ax, title in zip(axes[0], (H_L, G_L, "accuracy (buffer)"), strict=True):

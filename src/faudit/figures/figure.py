@@ -1,7 +1,7 @@
 """The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.  (no torch)
 
-A figure names the arms it needs, turns their rows into plain numbers, and draws those numbers; nothing is typed in.
-On a logarithmic axis the middle is the geometric mean over the seeds and the band one standard deviation of the
+A figure names the experiments it needs, turns their rows into plain numbers, and draws those numbers; nothing is typed
+in. On a logarithmic axis the middle is the geometric mean over the seeds and the band one standard deviation of the
 logarithms: an arithmetic band would reach below zero.
 """
 
@@ -19,6 +19,7 @@ from faudit.errors import ConfigError, StoreError
 from faudit.figures.table import Table
 from faudit.store.files import write_whole
 from faudit.store.rows import Row
+from faudit.store.run import Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -35,7 +36,7 @@ FORMATS = ("pdf", "svg", "png")
 class Figure(ABC):
     """One figure. ``wide`` ones span a page's text, the others one column."""
 
-    arms: ClassVar[tuple[str, ...]]
+    experiments: ClassVar[tuple[str, ...]]
     wide: ClassVar[bool] = False
 
     @abstractmethod
@@ -52,14 +53,14 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
 
     Returns what a reader must know of it. A missing run is refused by name, unless the table is a partial one.
     """
-    missing = table.missing(figure.arms)
+    missing = table.missing(figure.experiments)
     if missing and not table.partial:
         raise StoreError(refusal(name, missing, table))
-    if len(missing) == len(figure.arms) * len(table.plan.seeds):
+    if len(missing) == len(figure.experiments) * len(table.plan.seeds):
         raise StoreError(f"{name}: none of its runs is in {table.runs}. Make them with {remedy(name, table)}.")
-    for arm, seeds in by_arm(missing).items():
-        table.remark(f"missing: {arm}, seed {', '.join(seeds)}")
-    numbers = {"figure": name, "plan": table.plan.to_json(), **figure.numbers(table), "remarks": list(table.remarks)}
+    for experiment, seeds in by_experiment(missing).items():
+        table.remark(f"missing: {experiment}, seed {', '.join(seeds)}")
+    numbers = {**headed(name, figure, table), "remarks": list(table.remarks)}
     picture = style.drawn(figure, numbers)
     rendered = {path: style.rendered(picture, suffix(path)) for path in paths}
     for path in {path.with_suffix(".json") for path in rendered}:
@@ -67,6 +68,12 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
     for path, contents in rendered.items():
         write_whole(path, contents)
     return table.remarks
+
+
+def headed(name: str, figure: Figure, table: Table) -> Numbers:
+    """A figure's numbers with what its footnote says: the plan, and whether it is a rehearsal of the paper's."""
+    plan = table.plan
+    return {"figure": name, "plan": plan.to_json(), "rehearsal": not plan.is_full, **figure.numbers(table)}
 
 
 def suffix(path: Path) -> str:
@@ -82,12 +89,12 @@ def refusal(name: str, missing: dict[str, str], table: Table) -> str:
     return "\n".join([*lines, f"{remedy(name, table)} makes all of them; --partial draws what is there."])
 
 
-def by_arm(missing: Iterable[str]) -> dict[str, list[str]]:
-    """Seeds by arm, of names like those that a table gives its missing runs."""
+def by_experiment(missing: Iterable[str]) -> dict[str, list[str]]:
+    """Seeds by experiment, of names like those that a table gives its missing runs."""
     grouped: dict[str, list[str]] = {}
     for name in missing:
-        arm, seed = name.rsplit(", seed ", 1)
-        grouped.setdefault(arm, []).append(seed)
+        experiment, seed = name.rsplit(", seed ", 1)
+        grouped.setdefault(experiment, []).append(seed)
     return grouped
 
 
@@ -135,9 +142,9 @@ def draw_spread(entry: str) -> Value:
     return value
 
 
-def line(table: Table, arm: str, value: Value, *, log: bool) -> Numbers | None:
-    """One quantity of an arm over the epochs: middle, band and n at each epoch; None where the arm has no run."""
-    series = table.series(arm)
+def line(table: Table, experiment: str, value: Value, *, log: bool) -> Numbers | None:
+    """One quantity of an experiment over the epochs: middle, band and n at each epoch; None where it has no run."""
+    series = table.series(experiment)
     if not series:
         return None
     met: dict[int, list[float]] = {}
@@ -152,10 +159,13 @@ def line(table: Table, arm: str, value: Value, *, log: bool) -> Numbers | None:
             else:
                 left_out += 1
     if left_out:
-        table.remark(f"{arm}: {left_out} values that overflowed, or that a logarithmic axis cannot show, are left out")
+        what = f"{left_out} values that overflowed, or that a logarithmic axis cannot show"
+        table.remark(f"{experiment}: {what}, are left out")
     points = [spread(met[epoch], log=log) for epoch in sorted(met)]
     return {
-        "arm": arm,
+        "experiment": experiment,
+        "net": one.config.net,
+        "data": one.config.data,
         "rule": one.config.rule,
         "penalty": one.config.penalty,
         "seeds": [one.seed for one in series],
@@ -186,19 +196,20 @@ def power(exponent: float) -> float:
     return float(10.0 ** max(-300.0, min(300.0, exponent)))
 
 
-def final(table: Table, arm: str, value: Value, *, epoch: int | None = None) -> Numbers | None:
-    """One quantity of an arm at its end (or at an epoch): middle, band, n and each seed's value; None if not there."""
+def final(table: Table, experiment: str, value: Value, *, epoch: int | None = None) -> Numbers | None:
+    """One quantity at an experiment's end (or at an epoch): middle, band, n, each seed's value; None if not there."""
     by_seed = {}
-    for one in table.series(arm):
+    for one in table.series(experiment):
         rows = one.rows if epoch is None else [row for row in one.rows if row["epoch"] == epoch]
         number = value(rows[-1]) if rows else None
-        if one.status != "done" and epoch is None:
-            table.remark(f"{arm}: seed {one.seed} did not reach its end, so its last value is left out")
+        if one.status != Status.DONE and epoch is None:
+            table.remark(f"{experiment}: seed {one.seed} did not reach its end, so its last value is left out")
         elif number is not None and math.isfinite(number):
             by_seed[one.seed] = number
     if not by_seed:
         return None
-    return {"arm": arm, **spread(list(by_seed.values())), "by_seed": {str(seed): by_seed[seed] for seed in by_seed}}
+    by_name = {str(seed): number for seed, number in by_seed.items()}
+    return {"experiment": experiment, **spread(list(by_seed.values())), "by_seed": by_name}
 
 
 def panel(title: str, label: str, lines: Iterable[Numbers | None], *, log: bool) -> Numbers:

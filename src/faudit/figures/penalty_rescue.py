@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CURVES = ("matched dfa", "matched dfa λ=0.01")
 GRID = {"BP": ("matched bp", "matched bp λ=0.01"), "DFA": CURVES}
 FROZEN = "matched frozen-dfa"
-SIGNALS: dict[str, tuple[str, int | None]] = {  # name → arm and epoch (None: the end)
+SIGNALS: dict[str, tuple[str, int | None]] = {  # name → experiment and epoch (None: the end)
     "DFA, epoch 1": ("matched dfa", 1),
     "λ = 0.0001": ("matched dfa λ=0.0001", None),
     "λ = 0.01": ("matched dfa λ=0.01", None),
@@ -42,23 +42,23 @@ TICKS = {
 class PenaltyRescue(Figure):
     """DFA with and without the penalty: stream and gradient, deep Γ and ρ with null and ceiling, accuracy 2 × 2."""
 
-    arms: ClassVar[tuple[str, ...]] = (*GRID["BP"], *GRID["DFA"], "matched dfa λ=0.0001", FROZEN)
+    experiments: ClassVar[tuple[str, ...]] = (*GRID["BP"], *GRID["DFA"], "matched dfa λ=0.0001", FROZEN)
     wide: ClassVar[bool] = True
 
     def numbers(self, table: Table) -> Numbers:
         hidden, gradient = at("hidden_norms", -1), at("grad_norms", 2)
         bars: dict[str, dict[str, Numbers | None]] = {
-            name: {symbol: final(table, arm, deep(symbol), epoch=epoch) for symbol in ("gamma", "rho")}
-            for name, (arm, epoch) in SIGNALS.items()
+            name: {symbol: final(table, experiment, deep(symbol), epoch=epoch) for symbol in ("gamma", "rho")}
+            for name, (experiment, epoch) in SIGNALS.items()
         }
         bars["fresh B"] = {symbol: null(table, CURVES[1], symbol) for symbol in ("gamma", "rho")}
         return {
             "a": [
-                panel("stream", "h_L", [line(table, arm, hidden, log=True) for arm in CURVES], log=True),
-                panel("gradient", "g_2", [line(table, arm, gradient, log=True) for arm in CURVES], log=True),
+                panel("stream", "h_L", [line(table, name, hidden, log=True) for name in CURVES], log=True),
+                panel("gradient", "g_2", [line(table, name, gradient, log=True) for name in CURVES], log=True),
             ],
             "b": {name: bars[name] for name in ("DFA, epoch 1", "λ = 0.0001", "λ = 0.01", "fresh B", "BP gradient")},
-            "c": {rule: [final(table, arm, of("acc_eval")) for arm in arms] for rule, arms in GRID.items()},
+            "c": {rule: [final(table, name, of("acc_eval")) for name in pair] for rule, pair in GRID.items()},
             "frozen": final(table, FROZEN, of("acc_eval")),
         }
 
@@ -87,10 +87,10 @@ class PenaltyRescue(Figure):
         return picture
 
 
-def null(table: Table, arm: str, symbol: str) -> Numbers | None:
+def null(table: Table, experiment: str, symbol: str) -> Numbers | None:
     """Deep Γ or ρ under fresh feedback: mean over the seeds, and the spread of one draw."""
-    middle = final(table, arm, deep(f"{symbol}_null_mean"))
-    wide = final(table, arm, draw_spread(symbol))
+    middle = final(table, experiment, deep(f"{symbol}_null_mean"))
+    wide = final(table, experiment, draw_spread(symbol))
     if middle is None or wide is None:
         return None
     edges = {"low": middle["middle"] - wide["middle"], "high": middle["middle"] + wide["middle"]}

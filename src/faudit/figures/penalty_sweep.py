@@ -1,6 +1,6 @@
 """DFA under a penalty on its branches, for several λ: ‖h_L‖, ‖∂ℓ/∂h_2‖ and accuracy over the epochs.
 
-The gradient is drawn with the study's floor, the accuracy with the frozen-blocks baseline of the same length and the
+The gradient is drawn with the paper's floor, the accuracy with the frozen-blocks baseline of the same length and the
 line 2 points above it; both lines are measured.
 """
 
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from faudit.figures.figure import FLOOR, Figure, Numbers, at, final, line, of, panel
 from faudit.figures.table import Table
-from faudit.papers.faeval.experiments import PENALTIES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
     from faudit.figures.style import Style
 
-CURVES = ("matched dfa", *(f"matched dfa λ={value:g}" for value in PENALTIES))
+CURVES = ("matched dfa", *(f"matched dfa λ={value}" for value in ("0.0001", "0.001", "0.01", "0.1")))
 FROZEN = "matched frozen-dfa"
 MARGIN = 0.02  # the study's depth-utility threshold
 
@@ -25,14 +24,14 @@ MARGIN = 0.02  # the study's depth-utility threshold
 class PenaltySweep(Figure):
     """DFA with several penalties: the stream, the gradient with the floor, the accuracy with the frozen baseline."""
 
-    arms: ClassVar[tuple[str, ...]] = (*CURVES, FROZEN)
+    experiments: ClassVar[tuple[str, ...]] = (*CURVES, FROZEN)
     wide: ClassVar[bool] = True
 
     def numbers(self, table: Table) -> Numbers:
         columns = {"h_L": at("hidden_norms", -1), "g_2": at("grad_norms", 2), "accuracy": of("acc_eval")}
         return {
             "panels": [
-                panel(label, label, [line(table, arm, value, log=log) for arm in CURVES], log=log)
+                panel(label, label, [line(table, name, value, log=log) for name in CURVES], log=log)
                 for label, value in columns.items()
                 for log in (label != "accuracy",)
             ],
@@ -49,7 +48,7 @@ class PenaltySweep(Figure):
             draw_panel(ax, one, title=False, label=False)
             ax.set_title(title)
             ax.set_xlabel("epoch")
-        level(axes[0][1], numbers["floor"], "the study's floor")
+        level(axes[0][1], numbers["floor"], "the paper's floor")
         decades(axes[0][1], [numbers["floor"], *values_of(numbers["panels"][1]["lines"])])
         if frozen := numbers["frozen"]:
             level(axes[0][2], frozen["middle"], "frozen blocks", dash=(0, (4, 2)), band=frozen)

@@ -19,7 +19,7 @@ RULES = ("bp", "dfa")
 class SnapshotResMLP(Figure):
     """ResMLP: the stream's size and the gradient's, BP against DFA, with and without the terminal LayerNorm."""
 
-    arms: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
+    experiments: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
 
     def numbers(self, table: Table) -> Numbers:
         hidden, gradient = at("hidden_norms", -1), at("grad_norms", 2)

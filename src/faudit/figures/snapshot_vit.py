@@ -18,14 +18,19 @@ RULES = ("bp", "dfa")
 class SnapshotViT(Figure):
     """ViT-Mini: the cls token's size and its gradient's, BP against DFA."""
 
-    arms: ClassVar[tuple[str, ...]] = tuple(f"vit {rule}" for rule in RULES)
+    experiments: ClassVar[tuple[str, ...]] = tuple(f"vit {rule}" for rule in RULES)
 
     def numbers(self, table: Table) -> Numbers:
         hidden, gradient = at("hidden_norms", -1), at("grad_norms", 2)
         return {
             "panels": [
-                panel("cls token", "h_L", [line(table, arm, hidden, log=True) for arm in self.arms], log=True),
-                panel("its gradient", "g_2", [line(table, arm, gradient, log=True) for arm in self.arms], log=True),
+                panel("cls token", "h_L", [line(table, name, hidden, log=True) for name in self.experiments], log=True),
+                panel(
+                    "its gradient",
+                    "g_2",
+                    [line(table, name, gradient, log=True) for name in self.experiments],
+                    log=True,
+                ),
             ]
         }
 

@@ -21,12 +21,11 @@ from matplotlib.ticker import FixedLocator, LogFormatterMathtext, MaxNLocator, N
 
 from faudit.errors import ConfigError
 from faudit.figures.figure import Figure
-from faudit.papers.faeval.experiments import Plan
 from faudit.registry import unknown
 
 VENUES = {"neurips": (5.5, 5.5), "icml": (3.25, 6.75), "iclr": (5.5, 5.5)}  # inches: one column, the whole text
 
-# (name, colour, dash, marker). Colours of BP, FA and DFA are the study's.
+# (name, colour, dash, marker). Colours of BP, FA and DFA are the paper's.
 RULE_LOOKS: dict[str, tuple[str, str, Any, str]] = {
     "bp": ("BP", "#2166ac", "-", "o"),
     "fa": ("FA", "#e08214", "-.", "^"),
@@ -204,15 +203,21 @@ def footnote(
     n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]}–{counts[-1]}"
     epochs = f"{longest[0]}" if len(longest) == 1 else f"{longest[0]}–{longest[-1]}"
     data = DATA_NAMES.get(numbers["plan"]["data"], numbers["plan"]["data"])
-    if any(line["arm"].startswith("student") for line in lines):
-        data += " (StudentNet: teacher–student)"
+    elsewhere = {line["net"]: line["data"] for line in lines if line["data"] != numbers["plan"]["data"]}
+    if elsewhere:
+        named = [f"{NET_NAMES.get(net, net)}: {DATA_NAMES.get(other, other)}" for net, other in elsewhere.items()]
+        data += f" ({', '.join(named)})"
     seeds, band = ("seeds", f"; {what}") if counts[-1] > 1 else ("seed", "")
-    rehearsal = "" if Plan(numbers["plan"]["data"], numbers["plan"]["epochs"]).is_full else "Not the study's recipe: "
+    rehearsal = "Not the paper's recipe: " if numbers["rehearsal"] else ""
     text = f"{rehearsal}{data}, {epochs} epochs, {n} {seeds}{band}. Gradients: per-sample loss."
     picture.supxlabel(textwrap.fill(text, int(22 * picture.get_figwidth()), break_on_hyphens=False), fontsize=6)
 
 
-DATA_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+DATA_NAMES = {
+    "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST",
+    "teacher": "teacher–student",
+}  # fmt: skip
+NET_NAMES = {"resmlp": "ResMLP", "vit": "ViT-Mini", "student": "StudentNet"}
 BAND = "line: geometric mean, band: ± 1 s.d. of the logarithm"
 BAND_LINEAR = "line: mean, band: ± 1 s.d. (norms: geometric)"
 H_L = r"$\|h_L\|$"

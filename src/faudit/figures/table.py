@@ -1,8 +1,8 @@
-"""Runs → a tidy table: for each arm of the study, the rows of each seed.  (no torch)
+"""Runs → a tidy table: for each experiment of a plan, the rows of each seed.  (no torch)
 
-A run belongs to an arm when everything that decides what was trained is the same. Its length must be the plan's; where
-the plan leaves it open, the costly arms without a claim on their end take the longest runs there are, and say so. An
-imported log stands in for a seed that has no run of one's own.
+A run belongs to an experiment when everything that decides what was trained is the same. Its length must be the plan's.
+Where the plan leaves the length open and the recipe allows shorter runs, the longest runs there are stand for the
+experiment, with a remark. An imported log stands in for a seed that has no run of one's own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from pathlib import Path
 
 from faudit.config import RunConfig, command, identity
 from faudit.errors import StoreError
-from faudit.papers.faeval.experiments import Plan
+from faudit.figures.plan import Plan
 from faudit.store.rows import Row
-from faudit.store.run import Run, runs_in
+from faudit.store.run import ENDED, Run, Status, runs_in
 
-SHORTENED = ("vit", "noln")  # arms that shorter runs may stand for
-TWINS = ("matched bp", "matched dfa", "matched frozen-dfa")  # arms that differ from a main one by their length alone
 PER_TAP = ("hidden_norms", "grad_norms", "gamma", "rho", "rho_study", "gamma_null_mean", "gamma_null_std")
 PLAIN = ("acc_eval", "test_acc")
 NUMBERS = frozenset({float, int, type(None)})  # exact types: a bool is an int, and no number here
@@ -41,12 +39,12 @@ class Series:
         return checked(self.run.rows(), self.run)
 
     @cached_property
-    def status(self) -> str:
+    def status(self) -> Status:
         return self.run.status
 
     @property
     def ended(self) -> bool:
-        return self.status in ("done", "failed")
+        return self.status in ENDED
 
     @property
     def imported(self) -> bool:
@@ -55,7 +53,7 @@ class Series:
 
 @dataclass
 class Table:
-    """The runs of a store by arm, under a plan. ``remarks`` collects what a reader of the result must know."""
+    """The runs of a store by experiment, under a plan. ``remarks`` collects what a reader of the result must know."""
 
     plan: Plan
     runs: Path
@@ -85,57 +83,60 @@ class Table:
         if text not in self.remarks:
             self.remarks.append(text)
 
-    def series(self, arm: str) -> list[Series]:
-        """The runs of an arm, one a seed, in the plan's order of seeds."""
-        wanted = self.plan.config(arm)
+    def series(self, experiment: str) -> list[Series]:
+        """The runs of an experiment, one a seed, in the plan's order of seeds."""
+        wanted = self.plan.config(experiment)
         there = [series for series in self._known.get(identity(wanted), []) if series.seed in self.plan.seeds]
-        own = [series for series in there if not series.imported and self._fits(arm, series.config.epochs)]
+        own = [series for series in there if not series.imported and self._fits(experiment, series.config.epochs)]
         whole = [series for series in own if series.ended]
         length = max((series.config.epochs for series in whole or (own if self.partial else [])), default=wanted.epochs)
         # The later entry of a seed stays: an imported log, then a part of a run, then a whole one, the probed one last.
         ranked = [
-            series for series in there if series.imported and series.ended and self._lasts(arm, series.config.epochs)
+            series
+            for series in there
+            if series.imported and series.ended and self._lasts(experiment, series.config.epochs)
         ]
         ranked += [series for series in own if self.partial and not series.ended and series.config.epochs == length]
         of_length = [series for series in whole if series.config.epochs == length]
         ranked += sorted(of_length, key=lambda series: set(wanted.probe_epochs) <= set(series.config.probe_epochs))
         chosen = {series.seed: series for series in ranked if self._readable(series)}
-        self._tell(arm, chosen, shorter={series.seed for series in whole} - set(chosen))
+        self._tell(experiment, chosen, shorter={series.seed for series in whole} - set(chosen))
         return [chosen[seed] for seed in self.plan.seeds if seed in chosen]
 
-    def _fits(self, arm: str, epochs: int) -> bool:
-        """Whether a run of so many epochs stands for the arm; a shorter one only where the study leaves room for it."""
-        wanted = self.plan.config(arm).epochs
-        return epochs == wanted or (self.plan.epochs is None and epochs < wanted and arm.split()[0] in SHORTENED)
+    def _fits(self, experiment: str, epochs: int) -> bool:
+        """Whether a run of so many epochs stands for the experiment; a shorter one only where the recipe allows it."""
+        wanted = self.plan.config(experiment).epochs
+        shortened = self.plan.epochs is None and experiment in self.plan.recipe.shortened
+        return epochs == wanted or (shortened and epochs < wanted)
 
-    def _lasts(self, arm: str, epochs: int) -> bool:
-        """Whether an imported log stands for the arm: of any length, but a main run's is no matched run's."""
-        return arm not in TWINS or epochs <= self.plan.config(arm).epochs
+    def _lasts(self, experiment: str, epochs: int) -> bool:
+        """Whether an imported log stands for the experiment: of any length, unless it is a longer twin's."""
+        return not self.plan.recipe.has_longer_twin(experiment) or epochs <= self.plan.config(experiment).epochs
 
-    def _tell(self, arm: str, chosen: dict[int, Series], *, shorter: set[int]) -> None:
-        wanted = self.plan.config(arm).epochs
+    def _tell(self, experiment: str, chosen: dict[int, Series], *, shorter: set[int]) -> None:
+        wanted = self.plan.config(experiment).epochs
         lengths = sorted({series.config.epochs for series in chosen.values()} - {wanted})
         if lengths:
-            self.remark(f"{arm}: {', '.join(map(str, lengths))} epochs, the study has {wanted}")
+            self.remark(f"{experiment}: {', '.join(map(str, lengths))} epochs, the paper has {wanted}")
         if shorter:
             seeds = ", ".join(map(str, sorted(shorter)))
-            self.remark(f"{arm}: seed {seeds} left out, its run is shorter than the others")
+            self.remark(f"{experiment}: seed {seeds} left out, its run is shorter than the others")
         for series in chosen.values():
             last = series.rows[-1]["epoch"]
-            if series.status == "failed":
+            if series.status == Status.FAILED:
                 self.remark(f"{series.run.name} diverged at epoch {last}")
             elif not series.ended:
                 self.remark(f"{series.run.name} is unfinished: drawn up to epoch {last}")
 
-    def missing(self, arms: Iterable[str], *, data_dir: str | None = None) -> dict[str, str]:
-        """Every run that the arms lack, with the command that makes it."""
+    def missing(self, experiments: Iterable[str], *, data_dir: str | None = None) -> dict[str, str]:
+        """Every run that the experiments lack, with the command that makes it."""
         lacking = {}
-        for arm in arms:
-            there = {series.seed for series in self.series(arm)}
+        for experiment in experiments:
+            there = {series.seed for series in self.series(experiment)}
             for seed in self.plan.seeds:
                 if seed not in there:
-                    config = self.plan.config(arm, seed)
-                    lacking[f"{arm}, seed {seed}"] = command(config, runs=str(self.runs), data_dir=data_dir)
+                    config = self.plan.config(experiment, seed)
+                    lacking[f"{experiment}, seed {seed}"] = command(config, runs=str(self.runs), data_dir=data_dir)
         return lacking
 
     def _readable(self, series: Series) -> bool:

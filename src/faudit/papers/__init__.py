@@ -1,1 +1,12 @@
-"""Published papers: their runs, claims and file formats."""
+"""Published papers: their runs, claims and file formats, one folder each, with the face of ``papers.paper.Paper``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faudit.registry import Registry
+
+if TYPE_CHECKING:
+    from faudit.papers.paper import Paper
+
+PAPERS: Registry[Paper] = Registry("paper", {"faeval": "faudit.papers.faeval:PAPER"})

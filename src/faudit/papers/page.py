@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from faudit.papers.faeval.claims import VERDICTS
-from faudit.papers.faeval.experiments import Plan
+from faudit.figures.plan import Plan
+from faudit.formats import printed_cosine, printed_share, printed_size
+from faudit.papers.claim import VERDICTS
+from faudit.papers.paper import Paper
+
+FORMS: dict[str, Callable[[float], str]] = {
+    "norm": printed_size, "cosine": printed_cosine, "accuracy": printed_share,
+}  # fmt: skip
 
 
-def page(entries: list[dict[str, Any]], plan: Plan, remarks: list[str]) -> str:
+def page(paper: Paper, entries: list[dict[str, Any]], *, plan: Plan, remarks: list[str]) -> str:
     """The whole page."""
     counts = {verdict: sum(entry["verdict"] == verdict for entry in entries) for verdict in VERDICTS}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    out = ["# The published study's claims, measured again", ""]
+    out = ["# The paper's claims, measured again", "", f"{paper.title} ({paper.reference}).", ""]
     if not plan.is_full:
         length = f", {plan.epochs} epochs" if plan.epochs else ""
         out += [
@@ -23,7 +30,7 @@ def page(entries: list[dict[str, Any]], plan: Plan, remarks: list[str]) -> str:
         f"{len(entries)} claims: {told}. Seeds {', '.join(map(str, plan.seeds))}.",
         "",
         "Accuracies (full test set), Γ and ρ: mean over n runs and its 95 % interval. Norms: geometric mean, least and",
-        "most. Epochs: least and most. Gradient norms are in the study's unit, ρ is by the study's definition.",
+        f"most. Epochs: least and most. {paper.notes}".rstrip(),
         "",
         *table(entries, rehearsal=not plan.is_full),
     ]
@@ -86,27 +93,12 @@ def number(part: dict[str, Any]) -> str:
             return "never"
         epochs = f"epoch {min(fired):.0f}" if min(fired) == max(fired) else f"epochs {min(fired):.0f}–{max(fired):.0f}"
         return f"{epochs}, never in {never} of {part['n']}" if never else epochs
-    form = {"norm": size, "cosine": signed, "accuracy": share}[part["kind"]]
     if part["n"] == 1 or part["low"] is None:
-        return form(part["ours"])
-    return f"{form(part['ours'])} [{form(part['low'])}, {form(part['high'])}]"
+        return formed(part["ours"], part["kind"])
+    ours, low, high = (formed(part[name], part["kind"]) for name in ("ours", "low", "high"))
+    return f"{ours} [{low}, {high}]"
 
 
-def share(value: float) -> str:
-    """Three digits of a share, as papers write it."""
-    return f"{value:.3f}".replace("0.", ".", 1)
-
-
-def signed(value: float) -> str:
-    """The same with its sign."""
-    return f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−")
-
-
-def size(value: float | None) -> str:
-    """Two digits of a number of any size."""
-    if value is None:
-        return "overflowed"
-    if 0.1 <= value < 1000:
-        return f"{value:.3g}"
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+def formed(value: float | None, kind: str) -> str:
+    """A number of a part as its kind is printed; null is one that overflowed."""
+    return "overflowed" if value is None else FORMS[kind](value)

@@ -1,4 +1,4 @@
-"""The published study again: make the runs that are missing, draw the figures, hold the claims against the logs.
+"""A paper again: make the runs that are missing, draw the figures, hold the claims against the logs.
 
 Everything is written under one folder: each figure as PDF, SVG and PNG with its numbers as JSON, and ``claims.md`` and
 ``claims.json``. What they were made from is remembered beside them, so that a second call does nothing.  (no torch)
@@ -16,20 +16,22 @@ from faudit import __version__
 from faudit.errors import ConfigError, StoreError
 from faudit.figures import FIGURES
 from faudit.figures.figure import FORMATS, make
+from faudit.figures.plan import Plan
 from faudit.figures.table import Table
-from faudit.papers.faeval.claims import CLAIMS, judged
-from faudit.papers.faeval.experiments import ARMS, Plan
+from faudit.papers import PAPERS
+from faudit.papers.claim import judged
 from faudit.papers.page import page
+from faudit.papers.paper import Paper, paper_with
 from faudit.registry import unknown
 from faudit.store.files import refusals, write_json, write_whole
 from faudit.store.index import sign
-from faudit.store.run import Run, no_store
+from faudit.store.run import ENDED, Run, no_store
 from faudit.sweep.local import run_all
 
 if TYPE_CHECKING:
     from faudit.figures.style import Style
 
-NAMES = (*FIGURES, "claims", "all")
+NAMES = (*PAPERS, *FIGURES, "claims", "all")
 MARKS = "made-from.json"
 
 
@@ -47,64 +49,77 @@ class Result:
     verdicts: dict[str, int] = field(default_factory=dict)
 
 
-def arms_of(name: str) -> list[str]:
-    """The arms that a figure, or the claims, or everything needs."""
+def papers_of(name: str) -> list[Paper]:
+    """The papers that a name means: one by its own name or a figure's, every one by ``claims`` or ``all``."""
+    if name in PAPERS:
+        return [PAPERS[name]]
     if name in FIGURES:
-        return list(dict.fromkeys(FIGURES[name].arms))
+        return [paper_with(name)]
+    if name in ("claims", "all"):
+        return list(PAPERS.values())
+    raise ConfigError(unknown("paper, figure or result", name, NAMES))
+
+
+def experiments_of(name: str, paper: Paper) -> list[str]:
+    """The experiments that a figure, or the claims, or else the whole paper needs."""
+    if name in FIGURES:
+        return list(dict.fromkeys(FIGURES[name].experiments))
     if name == "claims":
-        return list(dict.fromkeys(arm for claim in CLAIMS for part in claim.parts for arm in part.arms))
-    if name == "all":
-        return list(ARMS)
-    raise ConfigError(unknown("study", name, NAMES))
+        return list(dict.fromkeys(experiment for claim in paper.claims for experiment in claim.experiments))
+    return list(paper.recipe().experiments)
 
 
 def reproduce(
-    name: str, plan: Plan, *, runs: Path, out: Path, data_dir: Path | None, jobs: int, venue: str = "neurips"
+    name: str, paper: Paper, *, plan: Plan, runs: Path, out: Path, data_dir: Path | None, jobs: int, venue: str
 ) -> Result:
-    """Make what is missing and draw; with no jobs, draw what is there. What is up to date is left as it is."""
+    """Make what is missing and draw; with no jobs, draw what is there. What is up to date is left as it is.
+
+    ``name`` is one of the paper's figures or ``claims``; any other name means all of it.
+    """
     from faudit.figures.style import Style
 
-    arms, style, result = arms_of(name), Style(venue), Result()
+    experiments, style, result = experiments_of(name, paper), Style(venue), Result()
     if not jobs:
         must_exist(runs)
     make_folder(out)
     if jobs:
-        configs = [plan.config(arm, seed) for arm in arms for seed in plan.seeds]
-        before = {config.run_id for config in configs if Run(runs / config.run_id).status in ("done", "failed")}
+        configs = [plan.config(experiment, seed) for experiment in experiments for seed in plan.seeds]
+        before = {config.run_id for config in configs if Run(runs / config.run_id).status in ENDED}
         outcome = run_all(configs, runs, data_dir=data_dir, jobs=jobs)
         result.failed, result.left = outcome.failed, outcome.left
         result.made = len({*outcome.done, *outcome.failed} - before)
     table = Table(plan, runs, partial=not jobs or bool(result.left))
-    if any(table.again().series(arm) for arm in arms):
-        draw(name, table, style, out=out, result=result)
-    else:  # a wrong flag more likely than a study of nothing: it must cost nobody the results of a right one
+    if any(table.again().series(experiment) for experiment in experiments):
+        draw(name, paper, table=table, style=style, out=out, result=result)
+    else:  # a wrong flag is more likely than a paper without runs: it must not cost the results of a right one
         told = f"none of its runs is in {runs}. Check --runs, --data, --epochs and --seeds"
         result.problems.append(f"{name}: {told}; what {out} holds is left as it is.")
     return result
 
 
-def draw(name: str, found: Table, style: Style, *, out: Path, result: Result) -> None:
+def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, result: Result) -> None:
     """The figures and the claims, where they are not yet what the runs give."""
     marks = remembered(out / MARKS)
     before = dict(marks)
-    for figure in (figure for figure in FIGURES if name in (figure, "all")):
+    figures = () if name == "claims" else (name,) if name in FIGURES else paper.figures
+    for figure in figures:
         files = [out / f"{figure}.{form}" for form in (*FORMATS, "json")]
-        table = found.again()
-        state = drawn_from(table, FIGURES[figure].arms, style.venue)
+        found = table.again()
+        state = drawn_from(found, FIGURES[figure].experiments, style.venue)
         if marks.get(figure) != state or not all(path.exists() for path in files):
-            if not attempt(figure, table, style, files[: len(FORMATS)], result):
+            if not attempt(figure, found, style, files[: len(FORMATS)], result):
                 if marks.pop(figure, None):  # it is ours and of another plan: it must not pass for this one's
                     for path in files:
                         path.unlink(missing_ok=True)
                 continue
             marks[figure] = state
         result.files += files
-    if name in ("claims", "all"):
+    if name not in FIGURES:
         files = [out / "claims.md", out / "claims.json"]
-        table = found.again(partial=False)
-        state = drawn_from(table, arms_of("claims"), style.venue)
+        found = table.again(partial=False)
+        state = drawn_from(found, experiments_of("claims", paper), style.venue)
         if marks.get("claims") != state or not all(path.exists() for path in files):
-            write_claims(table, out, result)
+            write_claims(paper, found, out=out, result=result)
             marks["claims"] = state
         result.files += files
     if marks != before:
@@ -123,19 +138,20 @@ def attempt(figure: str, table: Table, style: Style, paths: list[Path], result: 
     return True
 
 
-def write_claims(table: Table, out: Path, result: Result) -> None:
-    entries = judged(table)
+def write_claims(paper: Paper, table: Table, *, out: Path, result: Result) -> None:
+    entries = judged(paper.claims, table)
     head = {"plan": table.plan.to_json(), "rehearsal": not table.plan.is_full}
     write_json(out / "claims.json", {**head, "claims": entries})
-    write_whole(out / "claims.md", page(entries, table.plan, table.remarks).encode())
+    write_whole(out / "claims.md", page(paper, entries, plan=table.plan, remarks=table.remarks).encode())
     result.drawn.append("claims")
     for entry in entries:
         result.verdicts[entry["verdict"]] = result.verdicts.get(entry["verdict"], 0) + 1
 
 
-def drawn_from(table: Table, arms: Iterable[str], venue: str) -> dict[str, Any]:
+def drawn_from(table: Table, experiments: Iterable[str], venue: str) -> dict[str, Any]:
     """What decides how a result looks: version, plan, and each run with the size and time of its rows."""
-    found = {one.run.name: [one.status, sign(str(one.run.rows_file))] for arm in arms for one in table.series(arm)}
+    series = [one for experiment in experiments for one in table.series(experiment)]
+    found = {one.run.name: [one.status, sign(str(one.run.rows_file))] for one in series}
     return {
         "faudit": __version__,
         "plan": table.plan.to_json(),

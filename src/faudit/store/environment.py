@@ -36,7 +36,7 @@ def installed(package: str) -> str | None:
 
 def commit() -> str | None:
     """The checkout's commit, with ``+`` where files differ from it; None outside a checkout."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return None
     try:

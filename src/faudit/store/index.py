@@ -22,14 +22,14 @@ from faudit.config import KEYS, SETTINGS, attribute, switch
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import unknown
 from faudit.store.files import refusals
-from faudit.store.run import Run, no_store
+from faudit.store.run import ENDED, Run, Status, no_store
 from faudit.store.summary import overview
 
 FORMAT = 1  # of the database; another one's entries are read again
 FROM = 64  # runs: fewer are read as fast as remembered
 FILES = ("config.json", "env.json", "rows.jsonl", "done.json", "failed.json")
 ENDS = slice(3, 5)  # the two of them that say that a run has ended
-STATES = ("done", "failed", "running", "stopped")
+STATES = (*ENDED, Status.RUNNING, Status.STOPPED)
 
 Entry = dict[str, Any]
 Known = dict[str, tuple[str, bytes, int]]  # name → marks, the entry as JSON, its checksum
@@ -49,7 +49,7 @@ def entries(store: Path) -> tuple[list[Entry], list[str]]:
             except StoreError as error:
                 damaged.append(str(error))
                 continue
-            if mark and entry["status"] in ("done", "failed"):
+            if mark and entry["status"] in ENDED:
                 fresh[name] = mark, orjson.dumps(entry)
         entry["run"] = f"{place}/{name}"
         found.append(entry)

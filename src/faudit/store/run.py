@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,21 @@ FORMAT = 1  # of the run directory; a reader refuses a larger one
 AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
 LOCK_PATIENCE = 2.0  # seconds: somebody asking for the status holds the lock for a moment
+
+
+class Status(str, Enum):
+    """How a run stands; in JSON and for a reader, the word."""
+
+    NEW = "new"
+    RUNNING = "running"
+    STOPPED = "stopped"  # started and not finished, free to resume
+    DONE = "done"
+    FAILED = "failed"
+
+    __str__ = str.__str__  # Python 3.12 would write Status.DONE
+
+
+ENDED = (Status.DONE, Status.FAILED)
 
 
 @dataclass(frozen=True)
@@ -65,16 +81,16 @@ class Run:
         return self.path / "rows.jsonl"
 
     @property
-    def status(self) -> str:
-        """``done``, ``failed``, ``running``, ``stopped`` (started and not finished, free to resume) or ``new``."""
+    def status(self) -> Status:
+        """How the run stands, by its files and its lock."""
         with refusals(self.path):
             if self._has("done.json"):
-                return "done"
+                return Status.DONE
             if self._has("failed.json"):
-                return "failed"
+                return Status.FAILED
             if not self._has("config.json"):
-                return "new"
-        return "running" if self._is_locked() else "stopped"
+                return Status.NEW
+        return Status.RUNNING if self._is_locked() else Status.STOPPED
 
     def _has(self, name: str) -> bool:
         """Whether a file is there; joined as text, which is many times as fast as a path where there are thousands."""
@@ -284,7 +300,7 @@ def runs_in(store: Path) -> list[Run]:
 def run_named(name: str, runs: Path) -> Run:
     """A run by its directory, or by its name in the store."""
     run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
-    if run.status == "new":
+    if run.status == Status.NEW:
         raise StoreError(unknown(f"run (in {runs})", name, [run.name for run in runs_in(runs)]))
     return run
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from faudit.errors import StoreError
 from faudit.store.rows import Row, finite, growth
-from faudit.store.run import Run
+from faudit.store.run import ENDED, Run
 
 SUMMED = {"test_acc", "growth_max", "seconds"}  # what ``done.json`` holds of all rows
 
@@ -30,7 +30,7 @@ def overview(run: Run) -> dict[str, Any]:
 
 def _overview(run: Run) -> dict[str, Any]:
     config, status = run.config(), run.status
-    outcome = (run.outcome() or {}) if status in ("done", "failed") else {}
+    outcome = (run.outcome() or {}) if status in ENDED else {}
     summed = outcome.keys() >= SUMMED  # of all rows, when the run ended: then the last one says the rest
     rows = run.last_rows() if summed else run.rows()
     last: Row = rows[-1] if rows else {}
@@ -39,7 +39,7 @@ def _overview(run: Run) -> dict[str, Any]:
     return {
         "run": str(run.path),
         "run_id": config.run_id,
-        "status": status,
+        "status": status.value,
         "reason": outcome.get("reason"),
         "epochs": last.get("epoch"),
         "epochs_asked": config.epochs,

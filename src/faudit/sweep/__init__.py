@@ -15,7 +15,7 @@ class Studies(Registry[Path]):
     """Study files inside the package; what one is about is its first line, a comment."""
 
     def __getitem__(self, name: str) -> Path:
-        return Path(__file__).parent / "studies" / self._target(name)
+        return Path(__file__).parents[1] / self._target(name)
 
     def summary(self, name: str) -> str:
         with self[name].open(encoding="utf-8") as file:
@@ -25,9 +25,9 @@ class Studies(Registry[Path]):
 STUDIES = Studies(
     "study",
     {
-        "published": "published.toml",
-        "penalties": "penalties.toml",
-        "rules": "rules.toml",
+        "faeval": "papers/faeval/runs.toml",
+        "penalties": "sweep/studies/penalties.toml",
+        "rules": "sweep/studies/rules.toml",
     },
 )
 

@@ -20,14 +20,14 @@ from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.formats import share, size
 from faudit.store.rows import Row, from_line
-from faudit.store.run import Run
+from faudit.store.run import ENDED, Run, Status
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Ends = Mapping[str, tuple[str, str]]  # of runs by run id: done, failed or left, and why
 
-WORDS = {"done": "done", "failed": "failed", "left": "left out"}  # "0 left" would read as "none to go"
+WORDS = {Status.DONE: "done", Status.FAILED: "failed", "left": "left out"}  # "0 left" would read as "none to go"
 TAIL = 1 << 18  # bytes from the end of rows.jsonl: more than the row of any net
 LINE_EVERY = 60.0  # seconds between two plain lines on one running run
 DRAW_EVERY = 0.25  # seconds between two looks at the running runs for a live display
@@ -126,7 +126,7 @@ class Lines:
     def ended(self, config: RunConfig, word: str, text: str) -> None:
         self._ended += 1
         says = text
-        if word == "done":
+        if word == Status.DONE:
             took = text or f"{time.monotonic() - self._began[config.run_id]:.0f} s"
             says = f"{glimpse(last_row(self._runs / config.run_id))}  {took}"
         self.say(f"[{self._ended}/{self._total}] {config.run_id}  {WORDS[word]}  {says}")
@@ -171,7 +171,7 @@ class Bars:
         self._counts[word] += 1
         self._epochs += config.epochs
         self._drawn = 0.0
-        if word != "done":
+        if word != Status.DONE:
             self.say(f"{config.run_id}  {WORDS[word]}  {text}")
 
     def tick(self, running: Sequence[RunConfig]) -> None:
@@ -202,7 +202,7 @@ def standing(path: Path, config: RunConfig) -> tuple[str, str]:
     run = Run(path)
     try:
         status = run.status
-        if status in ("done", "failed"):
+        if status in ENDED:
             run.must_hold(config)
             run.must_be_whole()
             return status, str((run.outcome() or {}).get("reason", ""))

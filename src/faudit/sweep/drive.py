@@ -20,7 +20,7 @@ from pathlib import Path
 from faudit.config import RunConfig
 from faudit.errors import LockedError, StoreError
 from faudit.store.files import refusals
-from faudit.store.run import Run
+from faudit.store.run import ENDED, Run, Status
 from faudit.sweep.board import recorded
 from faudit.sweep.display import Display, last_row, shown, standing
 from faudit.sweep.engine import Engine, Start
@@ -28,7 +28,7 @@ from faudit.sweep.engine import Engine, Start
 POLL = 0.5  # seconds between two looks at the running runs
 LOOK_AGAIN = 1.0  # seconds between two looks at runs that another process holds
 RETRIES = 2  # further workers that a run gets when its worker dies without having finished one more epoch
-FINAL = ("done", "failed", "left")
+FINAL = (*ENDED, "left")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def drive(
     wanted = {config.run_id: config for config in configs}
     standings = {name: standing(runs / name, config) for name, config in wanted.items()}
     if retry_failed:
-        for name in [name for name, (word, _) in standings.items() if word == "failed"]:
+        for name in [name for name, (word, _) in standings.items() if word == Status.FAILED]:
             with suppress(LockedError):  # a second driver tries it again at this moment
                 Run(runs / name).try_again()
             standings[name] = standing(runs / name, wanted[name])
@@ -62,8 +62,8 @@ def drive(
             with closing(start(tuple(todo))) as engine, terminable():
                 hand_out(todo, runs, ends=ends, engine=engine, show=show)
     return Outcome(
-        done=[name for name in wanted if ends[name][0] == "done"],
-        failed={name: ends[name][1] for name in wanted if ends[name][0] == "failed"},
+        done=[name for name in wanted if ends[name][0] == Status.DONE],
+        failed={name: ends[name][1] for name in wanted if ends[name][0] == Status.FAILED},
         left={name: ends[name][1] for name in wanted if ends[name][0] == "left"},
     )
 
@@ -97,7 +97,7 @@ def hand_out(
             word, text = standing(runs / config.run_id, config)  # again: a second driver may have been here
             if word in FINAL:
                 end(config, word, text or "by another process")
-            elif word == "running":
+            elif word == Status.RUNNING:
                 held[config.run_id] = config
             else:
                 engine.give(config)
@@ -146,7 +146,7 @@ def fail(run: Run, reason: str) -> None:
     One that had not begun has nothing to lose and stays as it is, as does one that another process has taken up.
     """
     with suppress(LockedError, StoreError), run.locked():
-        if run.status == "running":  # with our lock: begun, and not ended
+        if run.status == Status.RUNNING:  # with our lock: begun, and not ended
             row = last_row(run.path)
             run.fail({"reason": reason, "epoch": row["epoch"] if row else None, "entry": None, "tap": None})
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from faudit.config import RunConfig, key
 from faudit.store.index import Entry, entries
+from faudit.store.run import ENDED, Status
 from faudit.sweep.display import last_row, standing
 
 SHAPE = ("net", "data", "depth", "width", "batch_size", "dtype", "threads", "device", "eval_size", "log_every")
@@ -32,7 +33,7 @@ class Planned:
 
     @property
     def about(self) -> str:
-        if self.state in ("done", "failed", "left out"):
+        if self.state in (*ENDED, "left out"):
             return self.reason
         return "not measured yet" if self.seconds is None else span(self.seconds)
 
@@ -46,10 +47,10 @@ class Estimate:
 
     def lines(self, jobs: int) -> list[str]:
         """How many are done and how long the others take, for a person."""
-        ended = [one for one in self.runs if one.state == "done"]
-        failed = [one for one in self.runs if one.state == "failed"]
+        ended = [one for one in self.runs if one.state == Status.DONE]
+        failed = [one for one in self.runs if one.state == Status.FAILED]
         out = [one for one in self.runs if one.state == "left out"]
-        left = [one for one in self.runs if one.state not in ("done", "failed", "left out")]
+        left = [one for one in self.runs if one.state not in (*ENDED, "left out")]
         counts = f"{len(ended)} done, {len(failed)} failed, {len(left)} to make"
         counts += f", {len(out)} that cannot be used" if out else ""
         known = [one.seconds for one in left if one.seconds is not None]

@@ -27,7 +27,7 @@ from typing import Any
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, FauditError, LockedError
 from faudit.store.files import refusals
-from faudit.store.run import Run
+from faudit.store.run import ENDED, Run
 from faudit.sweep.engine import Answer, Start, cores, loaded
 from faudit.sweep.update import HEADS, NEEDS_DATA, NEXT, RunUpdate, by_value, parts_of, write_down
 
@@ -147,7 +147,7 @@ class Tasks:
         lock = ExitStack()
         try:
             lock.enter_context(Run(self._runs / config.run_id).locked())
-            if Run(self._runs / config.run_id).status in ("done", "failed"):  # by another driver, a moment ago
+            if Run(self._runs / config.run_id).status in ENDED:  # by another driver, a moment ago
                 self._end(Task(config, lock), Answer("ended", "by another process"))
             elif not any(fits(config, node) for node in self._alive()):
                 need = " and ".join(f"{amount:g} {name}" for name, amount in needs(config).items())

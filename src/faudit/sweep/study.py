@@ -17,6 +17,9 @@
     [include.grid]
     seed = [42, 123]
 
+``name = "{rule}, λ={penalty:g}"``, at the top level or in an include, names experiments: the runs that share every
+setting but the seed. Figures and claims ask for them by that name; a sweep does not need it.
+
 A control is ``matched`` (frozen blocks, the embedding taught as the run's own rule teaches it) or the name of a frozen
 rule. Nothing is enumerated before it is counted, and every problem is told at once with its place.
 """
@@ -38,6 +41,7 @@ from faudit.errors import ConfigError
 from faudit.registry import nearest, unknown
 from faudit.rules import RULES
 from faudit.sweep import STUDIES
+from faudit.sweep.names import mixed, named, template_problems
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -45,9 +49,17 @@ else:
     import tomli as tomllib
 
 LIMIT = 10_000  # runs; more are made on request
-OTHERS = ("grid", "include", "exclude", "with")  # keys of a study that are not settings
+OTHERS = ("name", "grid", "include", "exclude", "with")  # keys of a study that are not settings
 CONTROLS = ("matched", *(name for name in RULES if name.startswith("frozen-")))
 Values = dict[str, Any]  # attribute → parsed value
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of a study file, and its experiments: each name with the runs of its seeds."""
+
+    runs: list[RunConfig]
+    experiments: dict[str, list[RunConfig]]
 
 
 @dataclass
@@ -56,6 +68,7 @@ class Part:
 
     settings: Values
     grid: dict[str, list[Any]]
+    name: str = ""  # the template of its experiments' names, if they have one
     excludes: list[dict[str, list[Any]]] = field(default_factory=list)
 
     def count(self) -> int:
@@ -128,14 +141,20 @@ class Draft:
             self.problems.append(f"{place} {key}: expected each value once, got {quoted(twice[0])} twice")
         return parsed
 
-    def part(self, settings: Values, values: Mapping[str, Any], name: str) -> Part:
+    def part(self, settings: Values, values: Mapping[str, Any], place: str, *, name: str) -> Part:
         """Settings with the grid that goes with them."""
-        grid = self.grid(values["grid"], name) if "grid" in values else {}
+        grid = self.grid(values["grid"], place) if "grid" in values else {}
         for key in [key for key in KEYS if attribute(key) in grid and key in values]:
             self.problems.append(
-                f"{name} {key}: also set outside the grid, as {quoted(values[key])}. Take one of them out."
+                f"{place} {key}: also set outside the grid, as {quoted(values[key])}. Take one of them out."
             )
-        return Part(settings, grid)
+        return Part(settings, grid, name)
+
+    def name(self, template: Any, place: str) -> str:
+        """A template of names."""
+        found = template_problems(template)
+        self.problems += [f"{place}name: {problem}" for problem in found]
+        return "" if found else str(template)
 
     def exclude(self, values: Mapping[str, Any], place: str) -> dict[str, list[Any]]:
         """What an excluded run looks like: for each setting the values that match."""
@@ -163,6 +182,11 @@ class Draft:
 
 def read(path: Path, overrides: Mapping[str, Any] | None = None, *, limit: int = LIMIT) -> list[RunConfig]:
     """The runs of a study file, or of a built-in study by its name; ``overrides`` are the command line's settings."""
+    return read_study(path, overrides, limit=limit).runs
+
+
+def read_study(path: Path, overrides: Mapping[str, Any] | None = None, *, limit: int = LIMIT) -> Study:
+    """The same with the names of its experiments."""
     if str(path) in STUDIES and not path.exists():
         path = STUDIES[str(path)]
     try:
@@ -172,23 +196,24 @@ def read(path: Path, overrides: Mapping[str, Any] | None = None, *, limit: int =
         raise ConfigError(f"cannot read the study {path}: {error.strerror}. Give an existing file{known}") from None
     except (ValueError, RecursionError) as error:  # no TOML, no text, or a number of thousands of digits
         raise ConfigError(f"{path} is not TOML: {error}. See docs/sweeps.md for what a study looks like.") from None
-    return runs_of(document, overrides or {}, where=str(path), limit=limit)
+    return study_of(document, overrides or {}, where=str(path), limit=limit)
 
 
-def runs_of(
-    document: Mapping[str, Any], overrides: Mapping[str, Any], *, where: str, limit: int = LIMIT
-) -> list[RunConfig]:
+def study_of(document: Mapping[str, Any], overrides: Mapping[str, Any], *, where: str, limit: int = LIMIT) -> Study:
     """A study's runs, each once, in the order of the file, controls last."""
     draft = Draft()
     shared = {**document, **overrides}
     settings = draft.settings(shared, "", besides=OTHERS)
-    parts = [draft.part(settings, shared, "[grid]")] if "grid" in document or "include" not in document else []
+    name = draft.name(document["name"], "") if "name" in document else ""
+    alone = "grid" in document or "include" not in document
+    parts = [draft.part(settings, shared, "[grid]", name=name)] if alone else []
     for place, values in draft.tables(document, "include"):
-        own = draft.settings({**values, **overrides}, f"{place} ", besides=["grid"])
-        parts.append(draft.part({**settings, **own}, {**values, **overrides}, f"{place} grid"))
+        own = draft.settings({**values, **overrides}, f"{place} ", besides=["name", "grid"])
+        template = draft.name(values["name"], f"{place} ") if "name" in values else name
+        parts.append(draft.part({**settings, **own}, {**values, **overrides}, f"{place} grid", name=template))
     excludes = [draft.exclude(values, place) for place, values in draft.tables(document, "exclude")]
     controls = draft.controls(document.get("with", []))
-    if not document.keys() - {"with"}:
+    if not document.keys() - {"with", "name"}:
         draft.problems.append("the study is empty: expected settings, a [grid] or an [[include]]")
     if excludes and "grid" not in document:
         draft.problems.append("[[exclude]]: expected a [grid] to leave runs out of, got none")
@@ -204,9 +229,10 @@ def runs_of(
     return enumerated(parts, controls, where=where)
 
 
-def enumerated(parts: list[Part], controls: list[str], *, where: str) -> list[RunConfig]:
+def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
     """The runs themselves; problems that only a combination has are told once each, with how many runs have them."""
     found: dict[str, RunConfig] = {}
+    experiments: dict[str, list[RunConfig]] = {}
     problems: dict[str, int] = {}
     idle = set(range(len(parts[0].excludes)))  # excludes that have matched nothing yet
     for part in parts:
@@ -224,7 +250,10 @@ def enumerated(parts: list[Part], controls: list[str], *, where: str) -> list[Ru
                 problems[f"{run_id} is asked for twice. Take it out of the grid or of an [[include]]."] = 1
             elif not hits:
                 found[run_id] = config
+                if part.name:
+                    experiments.setdefault(named(part.name, config), []).append(config)
     told = [f"{line}{f' (in {count} runs)' if count > 1 else ''}" for line, count in problems.items()]
+    told += mixed(experiments)
     told += [f"[[exclude]] {i + 1}: matches no run of the grid. Take it out." for i in sorted(idle)]
     if not (told or found):
         told = ["the study has no runs: everything in its grid is excluded"]
@@ -234,7 +263,7 @@ def enumerated(parts: list[Part], controls: list[str], *, where: str) -> list[Ru
         for name in controls:
             control = control_of(config) if name == "matched" else control_of(config).with_(rule=name)
             found.setdefault(control.run_id, control)
-    return list(found.values())
+    return Study(list(found.values()), experiments)
 
 
 def matches(config: RunConfig, exclude: Mapping[str, list[Any]]) -> bool:

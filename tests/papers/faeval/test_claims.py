@@ -10,72 +10,38 @@ from typing import Any
 import pytest
 
 from faudit.figures.figure import of
+from faudit.figures.plan import Plan
 from faudit.figures.table import Table
-from faudit.papers.faeval.claims import (
-    BP_ARMS,
-    CLAIMS,
-    Part,
-    agrees,
-    at_epoch,
-    fires,
-    floor_fires,
-    interval,
-    judged,
-    scale_fires,
-)
-from faudit.papers.faeval.experiments import Plan
+from faudit.papers.claim import at_epoch, fires, judged
+from faudit.papers.faeval import PAPER
+from faudit.papers.faeval.claims import CLAIMS, EVERY_BP, floor_fires, scale_fires
 from faudit.papers.page import page
-from faudit.papers.reproduce import NAMES, arms_of
+from faudit.papers.reproduce import experiments_of
 from faudit.store.rows import Row, to_line
 from tests.support import fabricate
 
-PLAN = Plan(seeds=(42, 123, 456))
+PLAN = PAPER.plan(seeds=(42, 123, 456))
 
 
-def with_rows(runs: Path, arm: str, *, seed: int = 42, plan: Plan = PLAN, **entries: object) -> None:
-    """A run of an arm whose every row has these entries."""
-    run = fabricate.write(plan.config(arm, seed), runs)
+def with_rows(runs: Path, experiment: str, *, seed: int = 42, plan: Plan = PLAN, **entries: object) -> None:
+    """A run of an experiment whose every row has these entries."""
+    run = fabricate.write(plan.config(experiment, seed), runs)
     run.rows_file.write_text("".join(to_line({**row, **entries}) for row in run.rows()))
 
 
 def entry(runs: Path, number: int, plan: Plan = PLAN) -> dict[str, object]:
-    return judged(Table(plan, runs))[number - 1]
+    return judged(CLAIMS, Table(plan, runs))[number - 1]
 
 
-def test_there_are_seventeen_and_every_arm_they_name_can_be_run() -> None:
+def shown(plan: Plan, runs: Path) -> str:
+    """The page of all claims."""
+    return page(PAPER, judged(CLAIMS, Table(plan, runs)), plan=plan, remarks=[])
+
+
+def test_there_are_seventeen_and_every_experiment_they_name_can_be_run() -> None:
     assert len(CLAIMS) == 17
-    for arm in arms_of("claims"):
-        assert PLAN.config(arm).epochs in (30, 80, 100)
-
-
-@pytest.mark.parametrize(
-    ("kind", "published", "ours", "agree"),
-    [
-        ("accuracy", 0.615, 0.6299, True), ("accuracy", 0.615, 0.6301, False), ("accuracy", 0.615, 0.5999, False),
-        ("norm", 200.0, 599.0, True), ("norm", 200.0, 601.0, False), ("norm", 200.0, 67.0, True),
-        ("norm", 200.0, 66.0, False), ("norm", 200.0, math.inf, False), ("norm", 200.0, 0.0, False),
-        ("epoch", 4.0, 6.0, True), ("epoch", 4.0, 7.0, False), ("epoch", 4.0, math.inf, False),
-        ("cosine", 0.151, 0.2, True), ("cosine", 0.151, 0.21, False), ("cosine", 0.0, -0.06, False),
-        ("never", None, math.inf, True), ("never", None, 3.0, False),
-    ],
-)  # fmt: skip
-def test_a_number_agrees_within_its_kinds_tolerance(
-    kind: str, published: float | None, ours: float, agree: bool
-) -> None:
-    assert agrees(Part("x", ("resmlp bp",), lambda rows: None, kind, published), ours, [ours]) is agree
-
-
-def test_a_cosine_agrees_within_twice_the_studys_deviation_where_it_gives_one() -> None:
-    part = Part("x", ("resmlp bp",), lambda rows: None, "cosine", 0.080, spread=0.012)
-    assert agrees(part, 0.1035, [0.1035]) and not agrees(part, 0.1045, [0.1045])
-
-
-def test_the_interval_is_students() -> None:
-    middle, low, high = interval([0.1, 0.2, 0.3], "accuracy")
-    half = 4.302652729749461 * 0.1 / math.sqrt(3)  # t(0.975, 2 degrees of freedom) · s / √n, by hand
-    assert [middle, low, high] == pytest.approx([0.2, 0.2 - half, 0.2 + half])
-    assert list(interval([10.0, 1000.0], "norm")) == pytest.approx([100.0, 10.0, 1000.0])
-    assert interval([0.5], "accuracy") == (0.5, None, None)
+    for experiment in experiments_of("claims", PAPER):
+        assert PLAN.config(experiment).epochs in (30, 80, 100)
 
 
 def test_first_fire_is_the_first_epoch_past_the_threshold_and_never_is_infinite() -> None:
@@ -108,8 +74,8 @@ def test_one_part_that_was_not_run_leaves_the_claim_open_unless_another_deviates
 
 def test_that_no_bp_run_fires_takes_a_run_of_every_net_and_one_that_fires_breaks_it(tmp_path: Path) -> None:
     calm: dict[str, Any] = {"hidden_norms": [1.0, 2.0, 3.0, 4.0, 5.0], "grad_norms": [1.0] * 5}
-    for arm in ("resmlp bp", "noln bp", "vit bp", "matched bp"):
-        with_rows(tmp_path, arm, **calm)
+    for experiment in ("resmlp bp", "noln bp", "vit bp", "matched bp"):
+        with_rows(tmp_path, experiment, **calm)
     assert entry(tmp_path, 16)["verdict"] == "not run"
     with_rows(tmp_path, "student bp", **calm)
     assert entry(tmp_path, 16)["verdict"] == "reproduced"
@@ -132,42 +98,37 @@ def test_a_run_that_diverged_is_told_and_is_no_agreement(tmp_path: Path) -> None
     (path / "done.json").rename(path / "failed.json")
     first = entry(tmp_path, 1)
     assert first["verdict"] == "deviates" and first["parts"][0]["diverged"] == 1  # type: ignore[index]
-    assert "1 diverged" in page(judged(Table(PLAN, tmp_path)), PLAN, [])
+    assert "1 diverged" in shown(PLAN, tmp_path)
 
 
 def test_numbers_that_overflowed_are_null_in_the_json(tmp_path: Path) -> None:
     with_rows(tmp_path, "resmlp bp", hidden_norms=[1.0, 1.0, 1.0, 1.0, math.inf], grad_norms=[math.nan] * 5)
-    json.dumps(judged(Table(PLAN, tmp_path)), allow_nan=False)
+    json.dumps(judged(CLAIMS, Table(PLAN, tmp_path)), allow_nan=False)
     assert entry(tmp_path, 2)["verdict"] == "deviates"
 
 
-def test_gradients_are_held_against_the_study_in_its_unit(tmp_path: Path) -> None:
+def test_gradients_are_held_against_the_paper_in_its_unit(tmp_path: Path) -> None:
     with_rows(tmp_path, "resmlp bp", hidden_norms=[1.0, 1.0, 1.0, 1.0, 200.0], grad_norms=[0.04] * 5)
     part = entry(tmp_path, 2)["parts"][1]  # type: ignore[index]
     assert part["ours"] == pytest.approx(0.04 / 1024) and part["verdict"] == "reproduced"
 
 
 def test_the_page_and_its_json_hold_every_claim_and_mark_a_rehearsal(tmp_path: Path) -> None:
-    plan = Plan("digits", 2)
-    fabricate.study(plan, tmp_path)
+    plan = PAPER.plan("digits", epochs=2)
+    fabricate.all_runs(plan, tmp_path)
     table = Table(plan, tmp_path)
-    entries = judged(table)
-    text = page(entries, plan, table.remarks)
+    entries = judged(CLAIMS, table)
+    text = page(PAPER, entries, plan=plan, remarks=table.remarks)
     json.dumps(entries, allow_nan=False)
     assert "A rehearsal" in text and text.count("(rehearsal) |") == 17 and "not run |" not in text
     for claim in CLAIMS:
         assert claim.name in text and claim.published in text
     assert "faudit train --net resmlp --rule bp --data digits --epochs 2 --seed 123" in text
-    assert "rehearsal" not in page(judged(Table(Plan(), tmp_path)), Plan(), [])
+    assert "rehearsal" not in shown(PAPER.plan(), tmp_path)
 
 
 def test_a_never_claim_prints_when_it_fired(tmp_path: Path) -> None:
-    for arm in BP_ARMS:
-        with_rows(tmp_path, arm, grad_norms=[1.0] * 5)
+    for experiment in EVERY_BP:
+        with_rows(tmp_path, experiment, grad_norms=[1.0] * 5)
     with_rows(tmp_path, "resmlp bp", seed=123, grad_norms=[1e-9] * 5)
-    assert f"epoch 0, never in {len(BP_ARMS)} of {len(BP_ARMS) + 1}" in page(judged(Table(PLAN, tmp_path)), PLAN, [])
-
-
-def test_every_name_of_reproduce_has_arms() -> None:
-    for name in NAMES:
-        assert arms_of(name)
+    assert f"epoch 0, never in {len(EVERY_BP)} of {len(EVERY_BP) + 1}" in shown(PLAN, tmp_path)

@@ -19,31 +19,21 @@ import torch.nn.functional as F
 from faudit.data.digits import digits
 from faudit.errors import StoreError
 from faudit.figures.table import Table
+from faudit.papers.faeval import PAPER
+from faudit.papers.faeval.export import export
+from faudit.papers.faeval.import_ import import_file
 from faudit.store import checkpoint
 from faudit.store.run import Run
 from faudit.store.summary import overview
-from tests.support.faeval import (
-    DIGITS,
-    EVOLUTION,
-    EXPERIMENTS,
-    SEED,
-    L,
-    N,
-    export,
-    fabricate,
-    import_file,
-    plan,
-    read,
-    row,
-)
+from tests.support.faeval import DIGITS, EVOLUTION, EXPERIMENTS, SEED, L, N, fabricate, read, row
 
 
 def test_a_full_set_of_runs_gives_every_file_of_the_study(tmp_path: Path) -> None:
-    wanted = plan("digits", epochs=2, seeds=(42, 123))
+    plan = PAPER.plan("digits", epochs=2, seeds=(42, 123))
     for experiment in EXPERIMENTS:
-        for seed in wanted.seeds:
-            fabricate(wanted.config(experiment, seed), tmp_path / "runs")
-    written = export(Table(wanted, tmp_path / "runs"), tmp_path / "out")
+        for seed in plan.seeds:
+            fabricate(plan.config(experiment, seed), tmp_path / "runs")
+    written = export(Table(plan, tmp_path / "runs"), tmp_path / "out")
     expected = {
         f"results/{name}"
         for seed in (42, 123)
@@ -141,12 +131,12 @@ def test_a_log_without_a_run_is_null_and_a_file_without_a_log_is_not_written(tmp
 
 
 def test_a_diverged_run_ends_in_null_and_comes_back_diverged(tmp_path: Path) -> None:
-    wanted = plan("digits", epochs=5, seeds=(SEED,))
-    config = wanted.config("resmlp dfa", SEED)
+    plan = PAPER.plan("digits", epochs=5, seeds=(SEED,))
+    config = plan.config("resmlp dfa", SEED)
     last = row(2, config, hidden_norms=[1.0, 2.0, math.inf, math.nan, math.nan], loss_eval=math.nan)
     run = fabricate(config, tmp_path / "runs", [row(0, config), row(1, config), last])
     (run.path / "done.json").rename(run.path / "failed.json")
-    (path,) = export(Table(wanted, tmp_path / "runs"), tmp_path)
+    (path,) = export(Table(plan, tmp_path / "runs"), tmp_path)
     log = read(path)["dfa_log"]
     assert [entry["epoch"] for entry in log] == [0, 1, 2]
     assert log[-1]["hidden_norms"] == [1.0, 2.0, None, None, None] and log[-1]["loss_eval"] is None
@@ -154,15 +144,15 @@ def test_a_diverged_run_ends_in_null_and_comes_back_diverged(tmp_path: Path) -> 
     assert back.status == "failed" and "ends at epoch 2 of 5" in str(back.outcome())
     assert math.isnan(back.rows()[-1]["hidden_norms"][2])
     assert overview(back)["growth"] == "inf"
-    (again,) = export(Table(wanted, tmp_path / "imported"), tmp_path / "again")
+    (again,) = export(Table(plan, tmp_path / "imported"), tmp_path / "again")
     assert again.read_bytes() == path.read_bytes()
 
 
 def test_a_log_shorter_than_its_own_settings_ask_for_did_not_end_well(tmp_path: Path) -> None:
-    wanted = plan("digits", epochs=5, seeds=(SEED,))
-    config = wanted.config("matched dfa λ=0.1", SEED)
+    plan = PAPER.plan("digits", epochs=5, seeds=(SEED,))
+    config = plan.config("matched dfa λ=0.1", SEED)
     fabricate(config, tmp_path / "runs", [row(0, config), row(1, config)])
-    (path,) = export(Table(wanted, tmp_path / "runs"), tmp_path)
+    (path,) = export(Table(plan, tmp_path / "runs"), tmp_path)
     (back,) = import_file(path, tmp_path / "imported")
     assert back.status == "failed" and "ends at epoch 1 of 5" in str(back.outcome())
 

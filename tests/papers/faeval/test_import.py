@@ -11,21 +11,12 @@ import pytest
 from faudit.cli.tables import run_table
 from faudit.errors import StoreError
 from faudit.figures.table import Table
+from faudit.papers.faeval import PAPER
+from faudit.papers.faeval.export import export
+from faudit.papers.faeval.import_ import import_file, import_files
 from faudit.store.run import runs_in
 from faudit.store.summary import overview
-from tests.support.faeval import (
-    ORIGINALS,
-    L,
-    entry,
-    export,
-    import_file,
-    import_files,
-    original,
-    penalty_entry,
-    plan,
-    put,
-    read,
-)
+from tests.support.faeval import ORIGINALS, L, entry, original, penalty_entry, put, read
 
 
 def test_imported_rows_are_in_our_units_and_what_the_file_lacks_is_null(tmp_path: Path) -> None:
@@ -109,7 +100,7 @@ def test_an_import_killed_anywhere_does_not_count_and_can_be_done_again(
         patch.setattr(os, "replace", killed)
         import_file(path, tmp_path / "runs")
     assert all(run.status == "stopped" for run in runs_in(tmp_path / "runs"))
-    assert export(Table(plan(), tmp_path / "runs"), tmp_path / "out") == []
+    assert export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path / "out") == []
     (run,) = import_file(path, tmp_path / "runs")
     assert run.status == "done" and len(run.rows()) == 4
-    assert read(export(Table(plan(), tmp_path / "runs"), tmp_path / "out")[0]) == original()
+    assert read(export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path / "out")[0]) == original()

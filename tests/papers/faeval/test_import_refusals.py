@@ -12,14 +12,8 @@ from typing import Any
 import pytest
 
 from faudit.errors import FauditError, StoreError
-from tests.support.faeval import (
-    entry,
-    import_file,
-    import_files,
-    original,
-    penalty_entry,
-    put,
-)
+from faudit.papers.faeval.import_ import import_file, import_files
+from tests.support.faeval import entry, original, penalty_entry, put
 
 
 def changed(*place: Any, to: Any) -> Callable[[dict[str, Any]], None]:

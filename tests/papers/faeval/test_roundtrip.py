@@ -9,21 +9,11 @@ from pathlib import Path
 import pytest
 
 from faudit.figures.table import Table
+from faudit.papers.faeval import PAPER
+from faudit.papers.faeval.export import export
+from faudit.papers.faeval.import_ import import_file, import_files
 from faudit.store.run import Run, runs_in
-from tests.support.faeval import (
-    DIGITS,
-    EXPERIMENTS,
-    ORIGINALS,
-    SEED,
-    export,
-    fabricate,
-    import_file,
-    import_files,
-    original,
-    plan,
-    put,
-    read,
-)
+from tests.support.faeval import DIGITS, EXPERIMENTS, ORIGINALS, SEED, fabricate, original, put, read
 
 
 def test_our_own_runs_go_out_come_back_and_go_out_the_same_to_the_byte(trained: Path, tmp_path: Path) -> None:
@@ -55,14 +45,14 @@ def test_an_imported_run_of_ours_has_our_config_units_and_numbers(trained: Path,
 
 
 def test_every_experiments_file_comes_back_as_the_run_it_was(tmp_path: Path) -> None:
-    wanted = plan("cifar10", epochs=2, seeds=(7,))
+    plan = PAPER.plan("cifar10", epochs=2, seeds=(7,))
     for experiment in EXPERIMENTS:
-        fabricate(wanted.config(experiment, 7), tmp_path / "runs")
-    first = export(Table(wanted, tmp_path / "runs"), tmp_path / "first")
+        fabricate(plan.config(experiment, 7), tmp_path / "runs")
+    first = export(Table(plan, tmp_path / "runs"), tmp_path / "first")
     back, refused = import_files(first, tmp_path / "back")
     assert not refused
     assert sorted(run.name for run in back) == [f"imported-{run.name}" for run in runs_in(tmp_path / "runs")]
-    second = export(Table(wanted, tmp_path / "back"), tmp_path / "second")
+    second = export(Table(plan, tmp_path / "back"), tmp_path / "second")
     assert [path.read_bytes() for path in second] == [path.read_bytes() for path in first]
 
 
@@ -70,7 +60,7 @@ def test_the_studys_own_files_go_in_and_come_out_as_they_were(tmp_path: Path) ->
     paths = [put(document(), tmp_path / "old" / name) for name, document in ORIGINALS.items()]
     runs, refused = import_files(paths, tmp_path / "runs")
     assert not refused and len(runs) == len(ORIGINALS) + 1
-    export(Table(plan(), tmp_path / "runs"), tmp_path / "out")
+    export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path / "out")
     there = {str(path.relative_to(tmp_path / "out/results")) for path in (tmp_path / "out").rglob("*.json")}
     assert there == set(ORIGINALS)
     for name, document in ORIGINALS.items():
@@ -93,7 +83,7 @@ def test_the_studys_own_files_are_runs_of_the_studys_experiments(tmp_path: Path)
         runs = import_file(put(document(), tmp_path / "old" / name), tmp_path / "runs")
         lasts = [run.rows()[-1]["epoch"] for run in runs]
         configs = [
-            plan().config(experiment, SEED).with_(epochs=max(1, last))
+            PAPER.plan().config(experiment, SEED).with_(epochs=max(1, last))
             for experiment, last in zip(expected[name], lasts, strict=True)
         ]
         assert [run.config() for run in runs] == configs
@@ -108,7 +98,7 @@ def test_extra_keys_are_ignored_and_kept(tmp_path: Path) -> None:
     path = put(document, tmp_path / "snapshot_evolution_s42.json")
     (run,) = import_file(path, tmp_path / "runs")
     assert "wall_time" not in run.rows()[1]
-    (again,) = export(Table(plan(), tmp_path / "runs"), tmp_path)
+    (again,) = export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path)
     assert read(again) == document and list(read(again)) == list(document)
 
 
@@ -123,19 +113,19 @@ def test_numbers_that_overflowed_are_words_in_rows_and_null_outside(tmp_path: Pa
     assert last["hidden_norms"][3] == math.inf and math.isnan(last["hidden_norms"][4])
     assert last["loss_eval"] == math.inf and run.status == "failed"
     assert '"inf", "nan"' in run.rows_file.read_text()
-    (again,) = export(Table(plan(), tmp_path / "runs"), tmp_path)
+    (again,) = export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path)
     entry = read(again)["dfa_log"][2]
     assert entry["hidden_norms"][3:] == [None, None] and entry["loss_eval"] is None and entry["note"] is None
 
 
 @pytest.mark.parametrize("ours", ["bp", "dfa"])
 def test_a_file_of_an_imported_log_and_one_of_our_own_has_both(tmp_path: Path, ours: str) -> None:
-    wanted = plan("cifar10", epochs=3, seeds=(SEED,))
+    plan = PAPER.plan("cifar10", epochs=3, seeds=(SEED,))
     theirs = {"bp": "dfa_log", "dfa": "bp_log"}[ours]
     document = {**original(), "dfa_log": None, theirs: original()["dfa_log"]}
     import_file(put(document, tmp_path / "snapshot_evolution_s42.json"), tmp_path / "runs")
-    run = fabricate(wanted.config(f"resmlp {ours}", SEED), tmp_path / "runs")
-    (path,) = export(Table(wanted, tmp_path / "runs"), tmp_path / "out")
+    run = fabricate(plan.config(f"resmlp {ours}", SEED), tmp_path / "runs")
+    (path,) = export(Table(plan, tmp_path / "runs"), tmp_path / "out")
     mixed = read(path)
     assert mixed[theirs] == document[theirs]
     assert [found["loss_eval"] for found in mixed[f"{ours}_log"]] == [row["loss_eval"] for row in run.rows()]
@@ -147,7 +137,7 @@ def test_logs_of_two_imported_files_make_one_that_is_neither(tmp_path: Path) -> 
     two = {**original(), "note": 2}
     import_file(put(one, tmp_path / "evolution_one.json"), tmp_path / "runs")
     import_file(put(two, tmp_path / "evolution_two.json"), tmp_path / "runs")
-    (path,) = export(Table(plan(), tmp_path / "runs"), tmp_path / "out")
+    (path,) = export(Table(PAPER.plan(), tmp_path / "runs"), tmp_path / "out")
     document = read(path)
     assert document["bp_log"] == document["dfa_log"] == two["dfa_log"]
     assert "note" not in document and set(document["config"]["faudit"]) == {"bp_log", "dfa_log"}

@@ -1,1 +1,23 @@
-"""The paper that faudit re-implements: What Accuracy and Gradient Cosine Miss (arXiv 2606.21126)."""
+"""What Accuracy and Gradient Cosine Miss (arXiv 2606.21126): BP, FA and DFA in residual networks.
+
+faudit has its networks, rules, measurements, figures, claims and result files.
+"""
+
+from __future__ import annotations
+
+from faudit.papers.faeval.claims import CLAIMS
+from faudit.papers.faeval.export import export
+from faudit.papers.faeval.import_ import import_files
+from faudit.papers.faeval.recipe import recipe
+from faudit.papers.paper import Files, Paper
+
+PAPER = Paper(
+    name="faeval",
+    title="What Accuracy and Gradient Cosine Miss",
+    reference="arXiv 2606.21126",
+    recipe=recipe,
+    figures=("snapshot-resmlp", "snapshot-vit", "crossarch", "penalty-sweep", "penalty-rescue"),
+    claims=CLAIMS,
+    notes="Gradient norms are in the paper's unit, ρ is by the paper's definition.",
+    files=Files(export, import_files),
+)

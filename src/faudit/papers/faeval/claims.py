@@ -1,88 +1,17 @@
-"""The published study's claims, each with its value, our measurement of it, and whether the two agree.  (no torch)
+"""The claims of the paper, one for each row of its results.  (no torch)
 
-A claim is one row of the study's results; its parts are numbers that the logs of some arms give. Ours is the mean over
-the seeds with a 95 % interval (Student's t), for sizes over decades the geometric mean with the range. Agreement is
-within a tolerance: ± .015 for accuracies, a factor 3 for norms, ± 2 epochs for the first epoch at which a check fires;
-for Γ and ρ twice the study's standard deviation, ± .05 where it gives none. ρ is compared by the study's own definition
-(``rho_study``); the sound one stands beside it in the rows. Only one's own runs count, and every arm of a part must
-have one; a run that diverged is no agreement.
+ρ is compared by the paper's own definition (``rho_study``); the sound one stands beside it in the rows. Gradients are
+compared in the paper's unit.
 """
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-from faudit.config import command
 from faudit.figures.figure import FLOOR, at, deep, draw_spread, of
-from faudit.figures.table import Series, Table
-from faudit.stats import student_interval
+from faudit.papers.claim import Claim, Part, at_epoch, fires, last
 from faudit.store.rows import Row, growth
 
-STUDY_BUFFER = 1024  # the study's gradients are of the mean loss over so many samples
+BUFFER = 1024  # the paper's gradients are of the mean loss over so many samples
 GROWTH = 50.0  # check (a): the largest growth of one block
-Measure = Callable[[list[Row]], float | None]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One number of a claim. ``arms`` are pooled; ``kind`` says how it is compared and written."""
-
-    what: str
-    arms: tuple[str, ...]
-    measure: Measure
-    kind: str  # "accuracy", "norm", "epoch", "never", "cosine"
-    published: float | None
-    spread: float | None = None  # the study's standard deviation, of a cosine
-    seeds: tuple[int, ...] | None = None  # only these, where the study speaks of one seed
-
-    def series(self, table: Table) -> list[Series]:
-        """Our runs of it; none unless every arm has one."""
-        found = [[one for one in table.series(arm) if not one.imported and self._counts(one)] for arm in self.arms]
-        return [one for series in found for one in series] if all(found) else []
-
-    def expected(self, table: Table) -> int:
-        """How many runs the plan has for it."""
-        return len(self.arms) * sum(self.seeds is None or seed in self.seeds for seed in table.plan.seeds)
-
-    def _counts(self, one: Series) -> bool:
-        return self.seeds is None or one.seed in self.seeds
-
-    @property
-    def tolerance(self) -> float:
-        return 2 * self.spread if self.spread is not None else TOLERANCES[self.kind]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One row of the study's results."""
-
-    name: str
-    published: str
-    parts: tuple[Part, ...]
-
-
-def last(value: Callable[[Row], float | None], scale: float = 1.0) -> Measure:
-    """An entry of the last row."""
-
-    def measure(rows: list[Row]) -> float | None:
-        number = value(rows[-1])
-        return None if number is None else number * scale
-
-    return measure
-
-
-def at_epoch(epoch: int, value: Callable[[Row], float | None]) -> Measure:
-    """An entry of one epoch's row."""
-    return lambda rows: next((value(row) for row in rows if row["epoch"] == epoch), None)
-
-
-def fires(check: Callable[[Row], bool]) -> Measure:
-    """The first epoch at which a check fires; infinite if it never does."""
-    return lambda rows: next((float(row["epoch"]) for row in rows if check(row)), math.inf)
 
 
 def scale_fires(row: Row) -> bool:
@@ -104,13 +33,13 @@ def largest_growth(rows: list[Row]) -> float | None:
 
 
 ACCURACY, H_L = last(of("test_acc")), last(at("hidden_norms", -1))
-G_L, G_2 = (last(at("grad_norms", tap), 1 / STUDY_BUFFER) for tap in (-1, 2))
+G_L, G_2 = (last(at("grad_norms", tap), 1 / BUFFER) for tap in (-1, 2))
 PENALISED, VANILLA, BP = ("matched dfa λ=0.01",), ("matched dfa",), ("matched bp",)
-BP_ARMS = ("resmlp bp", "noln bp", "vit bp", "student bp", "matched bp")
+EVERY_BP = ("resmlp bp", "noln bp", "vit bp", "student bp", "matched bp")
 
 
-def accuracy(arm: str, published: float, what: str = "accuracy") -> Part:
-    return Part(what, (arm,), ACCURACY, "accuracy", published)
+def accuracy(experiment: str, published: float, what: str = "accuracy") -> Part:
+    return Part(what, (experiment,), ACCURACY, "accuracy", published)
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -203,7 +132,7 @@ CLAIMS: tuple[Claim, ...] = (
             Part("accuracy", ("vit dfa",), ACCURACY, "accuracy", 0.256, seeds=(42,)),
         ),
     ),
-    Claim("BP, any net, any seed: (a), (b) fire", "never", (Part("fires", BP_ARMS, fires(any_fires), "never", None),)),
+    Claim("BP, any net, any seed: (a), (b) fire", "never", (Part("fires", EVERY_BP, fires(any_fires), "never", None),)),
     Claim(
         "StudentNet DFA: largest growth of a block; fires",
         "≈ 7×; never",
@@ -213,81 +142,3 @@ CLAIMS: tuple[Claim, ...] = (
         ),
     ),
 )  # fmt: skip
-
-TOLERANCES = {"accuracy": 0.015, "norm": 3.0, "epoch": 2.0, "cosine": 0.05, "never": 0.0}
-
-
-def judged(table: Table) -> list[dict[str, Any]]:
-    """Every claim with our numbers: one JSON-able entry each."""
-    entries = []
-    for number, claim in enumerate(CLAIMS, start=1):
-        parts = [measured(part, table) for part in claim.parts]
-        arms = list(dict.fromkeys(arm for part in claim.parts for arm in part.arms))
-        verdicts = {part["verdict"] for part in parts}
-        plan = table.plan
-        entries.append(
-            {
-                "number": number,
-                "claim": claim.name,
-                "published": claim.published,
-                "parts": parts,
-                "verdict": next(verdict for verdict in VERDICTS if verdict in verdicts),
-                "commands": [
-                    command(plan.config(arm, seed), runs=str(table.runs)) for arm in arms for seed in plan.seeds
-                ],
-            }
-        )
-    return entries
-
-
-VERDICTS = ("deviates", "not run", "reproduced")  # the first that a part has is the claim's
-
-
-def measured(part: Part, table: Table) -> dict[str, Any]:
-    """A part with our values of it, their middle and interval, and the verdict."""
-    series = part.series(table)
-    diverged = [one.seed for one in series if one.status == "failed"]
-    found = {one.run.name: part.measure(one.rows) for one in series if one.status == "done"}
-    values = [value for value in found.values() if value is not None and not math.isnan(value)]
-    entry: dict[str, Any] = {
-        "what": part.what,
-        "kind": part.kind,
-        "published": part.published,
-        "tolerance": part.tolerance,
-        "n": len(values),
-        "expected": part.expected(table),
-        "diverged": len(diverged),
-        "shorter": sorted({one.config.epochs for one in series} - {table.plan.config(arm).epochs for arm in part.arms}),
-        "values": [None if math.isinf(value) else value for value in values],
-    }
-    if part.kind == "accuracy":
-        buffer = [row for one in series if (row := one.rows[-1].get("acc_eval")) is not None]
-        entry["on_buffer"] = statistics.fmean(buffer) if buffer else None
-    if not values:
-        verdict = "deviates" if diverged else "not run"
-        return {**entry, "ours": None, "low": None, "high": None, "verdict": verdict}
-    middle, low, high = interval(values, part.kind)
-    entry |= {
-        name: v if v is not None and math.isfinite(v) else None
-        for name, v in (("ours", middle), ("low", low), ("high", high))
-    }
-    agree = agrees(part, middle, values) and not diverged
-    return {**entry, "verdict": "reproduced" if agree else "deviates"}
-
-
-def interval(values: list[float], kind: str) -> tuple[float, float | None, float | None]:
-    """Middle, low and high: mean and 95 % interval (none of one value); for norms and epochs a middle and the range."""
-    if kind == "norm" and all(0 < value < math.inf for value in values):
-        return statistics.geometric_mean(values), min(values), max(values)
-    if kind in ("norm", "epoch", "never"):
-        return statistics.median(values), min(values), max(values)
-    return statistics.fmean(values), *(student_interval(values) or (None, None))
-
-
-def agrees(part: Part, middle: float, values: list[float]) -> bool:
-    if part.kind == "never":
-        return all(math.isinf(value) for value in values)
-    assert part.published is not None, "only a claim of never has no number"
-    if part.kind == "norm":
-        return 0 < middle < math.inf and abs(math.log(middle / part.published)) <= math.log(part.tolerance)
-    return abs(middle - part.published) <= part.tolerance

@@ -1,4 +1,4 @@
-"""IDX files: read whatever they are named, found where people keep them, refused in one line if they are not right."""
+"""IDX files: gzip is known by its content, memory follows the bytes, and a wrong file is refused in one line."""
 
 from __future__ import annotations
 
@@ -13,47 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from faudit.data.dataset import Dataset
-from faudit.data.idx import MAX_BYTES, fashion_mnist, mnist, read_idx
+from faudit.data.idx import MAX_BYTES, mnist, read_idx
 from faudit.errors import DataError
-
-SHARED = Path(__file__).parents[1].parent / "shared" / "data"
-NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-
-
-def idx(array: Tensor) -> bytes:
-    """An IDX file, written by the format's definition."""
-    sizes = b"".join(struct.pack(">I", size) for size in array.shape)
-    return b"\x00\x00\x08" + bytes([array.ndim]) + sizes + bytes(array.flatten().tolist())
-
-
-def arrays(seed: int = 0) -> list[Tensor]:
-    """Six training and three test images with their labels, in the order of NAMES."""
-    generator = torch.Generator().manual_seed(seed)
-    sizes = ((6, 28, 28), (6,), (3, 28, 28), (3,))
-    tops = (256, 10, 256, 10)
-    return [
-        torch.randint(0, top, size, dtype=torch.uint8, generator=generator)
-        for size, top in zip(sizes, tops, strict=True)
-    ]
-
-
-def write(folder: Path, *, seed: int = 0, suffix: str = ".gz", zipped: bool = True) -> Path:
-    """The four files in a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, array in zip(NAMES, arrays(seed), strict=True):
-        raw = idx(array)
-        (folder / f"{name}{suffix}").write_bytes(gzip.compress(raw) if zipped else raw)
-    return folder
-
-
-def assert_holds(data: Dataset, seed: int = 0) -> None:
-    """The dataset is exactly the four arrays."""
-    train_x, train_y, test_x, test_y = arrays(seed)
-    assert torch.equal(data.train_x.squeeze(1), train_x)
-    assert torch.equal(data.test_x.squeeze(1), test_x)
-    assert torch.equal(data.train_y, train_y.long())
-    assert torch.equal(data.test_y, test_y.long())
+from tests.support.idx_files import REAL_MNIST, assert_holds, idx, needs_real_mnist, write
 
 
 def read(raw: bytes, shape: tuple[int, ...] = (28, 28)) -> Tensor:
@@ -67,52 +29,6 @@ def test_gzip_is_known_by_its_magic_not_by_its_name(tmp_path: Path, zipped: bool
     assert_holds(data)
     assert (data.name, data.mean, data.std) == ("mnist", (0.1307,), (0.3081,))
     assert (data.scale, data.crop, data.flip, data.classes) == (255.0, 0, False, 10)
-
-
-@pytest.mark.parametrize("place", ["", "mnist", "MNIST/raw"])
-def test_mnist_is_found_in_the_usual_folders(tmp_path: Path, place: str) -> None:
-    write(tmp_path / place)
-    assert_holds(mnist(tmp_path))
-
-
-@pytest.mark.parametrize("place", ["", "fashion-mnist", "FashionMNIST/raw"])
-def test_fashion_mnist_is_found_in_the_usual_folders(tmp_path: Path, place: str) -> None:
-    write(tmp_path / place)
-    data = fashion_mnist(tmp_path)
-    assert_holds(data)
-    assert (data.name, data.mean, data.std) == ("fashion-mnist", (0.2860,), (0.3530,))
-
-
-def test_loose_files_of_the_same_names_do_not_pass_for_the_folder_of_a_dataset(tmp_path: Path) -> None:
-    write(tmp_path, seed=1)
-    write(tmp_path / "fashion-mnist", seed=2)
-    assert_holds(fashion_mnist(tmp_path), seed=2)
-    assert_holds(mnist(tmp_path), seed=1)
-
-
-def test_files_are_not_mixed_from_two_folders(tmp_path: Path) -> None:
-    write(tmp_path / "mnist", seed=1)
-    write(tmp_path / "MNIST" / "raw", seed=2)
-    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
-    assert_holds(mnist(tmp_path), seed=2)
-
-
-def test_without_a_folder_the_error_says_how_to_get_the_files() -> None:
-    with pytest.raises(
-        DataError, match=r"--data-dir DIR; get them with `faudit data fetch fashion-mnist --data-dir DIR`"
-    ):
-        fashion_mnist(None)
-
-
-def test_missing_files_are_named_with_every_place_that_was_looked_at(tmp_path: Path) -> None:
-    write(tmp_path / "mnist")
-    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(DataError) as caught:
-        mnist(tmp_path)
-    message = str(caught.value)
-    assert f"{tmp_path}/mnist, which lacks t10k-labels-idx1-ubyte.gz;" in message
-    assert f"{tmp_path}/MNIST/raw; {tmp_path})" in message
-    assert f"`faudit data fetch mnist --data-dir {tmp_path}`" in message
 
 
 GOOD = idx(torch.arange(2 * 28 * 28).remainder(256).to(torch.uint8).view(2, 28, 28))
@@ -226,9 +142,9 @@ def test_a_file_the_disk_cannot_give_is_a_data_error(tmp_path: Path, monkeypatch
         mnist(tmp_path)
 
 
-@pytest.mark.skipif(not (SHARED / "mnist").is_dir(), reason="the shared folder with the real MNIST is not here")
+@needs_real_mnist
 def test_real_mnist_is_read_whole_and_its_constants_are_right() -> None:
-    data = mnist(SHARED)
+    data = mnist(REAL_MNIST)
     assert data.train_x.shape == (60_000, 1, 28, 28)
     assert data.test_x.shape == (10_000, 1, 28, 28)
     assert data.test_y.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

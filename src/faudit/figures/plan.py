@@ -1,0 +1,74 @@
+"""Which runs a figure or a claim needs: a recipe of named experiments, and a plan of how it is run.  (no torch)
+
+An experiment is a configuration without its seed. A recipe holds the experiments of one paper as the paper ran them. A
+plan says on which data, for how many epochs and with which seeds they are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from faudit.config import RunConfig, identity
+from faudit.errors import ConfigError
+from faudit.registry import unknown
+
+Sizes = Mapping[str, Mapping[str, Mapping[str, Any]]]  # data → net → settings
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A paper's experiments by name. Their seed means nothing: a plan gives it."""
+
+    experiments: Mapping[str, RunConfig]
+    data: str  # the paper's dataset; an experiment on other data stays on its own
+    seeds: tuple[int, ...]
+    sizes: Sizes = field(default_factory=dict)  # settings that replace the paper's on smaller data
+    shortened: tuple[str, ...] = ()  # experiments that shorter runs may stand for
+
+    def plan(self, data: str | None = None, *, epochs: int | None = None, seeds: tuple[int, ...] | None = None) -> Plan:
+        """The recipe as the paper ran it, or a rehearsal of it on other data or for fewer epochs."""
+        return Plan(self, data or self.data, epochs, seeds or self.seeds)
+
+    def experiment(self, name: str) -> RunConfig:
+        if name not in self.experiments:
+            raise ConfigError(unknown("experiment", name, self.experiments))
+        return self.experiments[name]
+
+    def has_longer_twin(self, name: str) -> bool:
+        """Whether another experiment differs from this one by training longer, and in nothing else."""
+        config = self.experiment(name)
+        return any(
+            identity(other) == identity(config) and other.epochs > config.epochs for other in self.experiments.values()
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which data, how long, which seeds; ``epochs`` None means as long as the paper."""
+
+    recipe: Recipe
+    data: str
+    epochs: int | None
+    seeds: tuple[int, ...]
+
+    def config(self, experiment: str, seed: int | None = None) -> RunConfig:
+        """The run of an experiment with a seed (the first, where it does not matter)."""
+        config = self.recipe.experiment(experiment)
+        data = self.data if config.data == self.recipe.data else config.data
+        return config.with_(
+            data=data,
+            epochs=config.epochs if self.epochs is None else self.epochs,
+            seed=self.seeds[0] if seed is None else seed,
+            **self.recipe.sizes.get(data, {}).get(config.net, {}),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as results carry it."""
+        return {"data": self.data, "epochs": self.epochs, "seeds": list(self.seeds)}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this is the paper's own recipe and not a rehearsal of it."""
+        return self.data == self.recipe.data and self.epochs is None

@@ -1,0 +1,84 @@
+"""Runs → the paper's result files.  (no torch)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from faudit.config import RunConfig
+from faudit.errors import StoreError
+from faudit.figures.table import Series, Table
+from faudit.papers.document import strict
+from faudit.papers.faeval.files import FILES, NAMES, PENALTY
+from faudit.store.files import refusals, write_json
+from faudit.store.rows import Row
+from faudit.store.summary import whole_rows
+
+Log = tuple[Series, Mapping[str, Any]]  # a run with its entries and, if it was imported, what else its file held
+
+
+def export(table: Table, out: Path) -> list[Path]:
+    """Write every file of the paper that the table has a run for; a log without a run is null."""
+    names = [name for keys in FILES.values() for name in keys.values()]
+    runs = {(name, one.seed): one for name in names for one in table.series(name)}
+    written = []
+    for seed in table.plan.seeds:
+        for file, keys in FILES.items():
+            there = {key: runs[name, seed] for key, name in keys.items() if (name, seed) in runs}
+            logs = {key: log for key, series in there.items() if (log := outgoing(table, key, series))}
+            if logs:
+                path = out / "results" / file.format(seed=seed)
+                with refusals(path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(path, strict(restored(logs) or composed(list(keys), logs), where=str(path)))
+                written.append(path)
+    return written
+
+
+def outgoing(table: Table, key: str, series: Series) -> Log | None:
+    """A run as a log of the paper; None, with a remark, where the run is damaged."""
+    try:
+        with whole_rows(series.run):
+            if series.imported:
+                kept = series.run.environment()["imported"]
+                return series, {name: kept[name] for name in ("entries", "sha256", "head")}
+            return series, {"entries": [to_entry(row, series.config, key=key) for row in series.rows]}
+    except StoreError as error:
+        table.remark(f"left out: {error}")
+        return None
+
+
+def to_entry(row: Row, config: RunConfig, *, key: str) -> dict[str, Any]:
+    """One row in the paper's words and units."""
+    n = row.get("eval_samples", config.eval_size)  # a small test set has fewer samples than were asked for
+    hidden, gradients = row["hidden_norms"], [size / n for size in row["grad_norms"]]
+    if key == PENALTY:
+        return {"epoch": row["epoch"], "h_L_norm": hidden[-1], "g_2_norm": gradients[2], "acc_eval": row["acc_eval"]}
+    taps = (hidden, gradients, [size / n for size in row["grad_norms_frobenius"]])
+    gamma = row["gamma"]  # BP has no credit of DFA's to align; a mean without some block is not the paper's number
+    headline = None if config.rule == "bp" or None in gamma else sum(gamma) / len(gamma)
+    scores = {"gamma_dfa": headline, "acc_eval": row["acc_eval"], "loss_eval": row["loss_eval"]}
+    return {"epoch": row["epoch"], **dict(zip(NAMES[config.net == "vit"], taps, strict=True)), **scores}
+
+
+def restored(logs: Mapping[str, Log]) -> dict[str, Any] | None:
+    """The document that these logs were imported from; None where they do not all come from one."""
+    kept = [kept for _, kept in logs.values()]
+    if len({one.get("sha256") for one in kept}) > 1 or "head" not in kept[0]:
+        return None
+    return {key: logs[key][1]["entries"] if key in logs else value for key, value in kept[0]["head"].items()}
+
+
+def composed(keys: list[str], logs: Mapping[str, Log]) -> dict[str, Any]:
+    """A document made of runs: the settings a reader expects, and each run's whole configuration."""
+    first = next(iter(logs.values()))[0]
+    config = first.config
+    plain = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
+    settings = {name: getattr(config, name) for name in plain}
+    settings["eval_samples"] = first.rows[0].get("eval_samples", config.eval_size)
+    shape = {"depth": config.depth, "d_hidden": config.width, "num_classes": 100 if config.data == "cifar100" else 10}
+    if keys == [PENALTY]:
+        settings["lam"], shape = config.penalty, {}
+    settings["faudit"] = {key: series.config.to_json() for key, (series, _) in logs.items()}
+    return {"config": settings, **shape, **{key: logs[key][1]["entries"] if key in logs else None for key in keys}}

@@ -1,0 +1,143 @@
+"""The paper's result files → runs marked imported.  (no torch)"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from faudit.config import RunConfig
+from faudit.errors import ConfigError, DataError, FauditError, StoreError
+from faudit.papers.document import ADVICE, Field, read_document, strict
+from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, RULE_OF
+from faudit.papers.faeval.recipe import recipe
+from faudit.store.files import write_whole
+from faudit.store.rows import Row, finite, growth, overflow, to_line
+from faudit.store.run import ENDED, Run
+
+
+def import_files(paths: Iterable[Path], runs: Path) -> tuple[list[Run], list[str]]:
+    """Import what can be imported; the second list says, a line a file, what cannot."""
+    imported: list[Run] = []
+    refused = []
+    for path in paths:
+        try:
+            imported += import_file(path, runs)
+        except FauditError as error:
+            refused.append(str(error))
+    return imported, refused
+
+
+def import_file(path: Path, runs: Path) -> list[Run]:
+    """Read one file of the paper as runs marked imported, one a log; the same file again changes nothing."""
+    data, document = read_document(path)
+    keys = [key for key in RULE_OF if document.at(key, None).value is not None]
+    if not keys:
+        raise document.wrong(f"a log that is not null under {', '.join(RULE_OF)}")
+    found = {}
+    for key in keys:  # everything is checked before anything is copied or written
+        config = config_of(document, key, path=path)
+        n = document.at("config", {}).at("eval_samples", config.eval_size).whole(low=1)
+        rows = [to_row(entry, config, key=key, n=n) for entry in document.at(key).parts()]
+        found[key] = Run(runs / f"imported-{config.run_id}"), config, rows
+    kept = strict(document.value, where=str(path))
+    head = {key: None if key in keys else value for key, value in kept.items()}
+    file = {"file": path.name, "sha256": hashlib.sha256(data).hexdigest(), "head": head}
+    origins = {key: {**file, "log": key, "entries": kept[key]} for key in keys}
+    for key, (run, _, _) in found.items():
+        refuse_another(run, origins[key])
+    for key, (run, config, rows) in found.items():
+        if run.status not in ENDED:
+            write(run, config, rows, origin=origins[key])
+    return [run for run, _, _ in found.values()]
+
+
+def refuse_another(run: Run, origin: Mapping[str, Any]) -> None:
+    """Refuse a directory that came from another file, or from another log of this one."""
+    held = run.environment().get("imported", {}) if (run.path / "env.json").exists() else origin
+    if any(held.get(name) != origin[name] for name in ("sha256", "log")):
+        expected, got = ([one.get(name) for name in ("file", "log", "sha256")] for one in (origin, held))
+        raise StoreError(
+            f"{run.path} holds the import of another file: expected {expected}, got {got}. "
+            "Delete that directory, or use another --runs directory."
+        )
+
+
+def write(run: Run, config: RunConfig, rows: list[Row], *, origin: Mapping[str, Any]) -> None:
+    """Make the run's directory; what says that it ended comes last, so that a kill leaves a run that did not end."""
+    last, steps = rows[-1], [growth(row["hidden_norms"]) for row in rows]
+    known = [step for step in steps if step is not None]
+    with run.locked():
+        refuse_another(run, origin)
+        run.begin(config, {"imported": origin})
+        write_whole(run.rows_file, "".join(map(to_line, rows)).encode())
+        if last["epoch"] < config.epochs or overflow(last):
+            reason = f"diverged: the log in {origin['file']} ends at epoch {last['epoch']} of {config.epochs}"
+            return run.fail({"reason": reason, "epoch": last["epoch"], "entry": None, "tap": None})
+        scores = {name: last[name] for name in ("test_acc", "acc_eval", "loss_eval")}
+        sizes = {"hidden_norm": last["hidden_norms"][-1], "grad_norm": last["grad_norms"][-1]}
+        grown = {"growth": finite(steps[-1]), "growth_max": finite(max(known, default=None))}
+        return run.finish({"epochs": last["epoch"], **scores, **sizes, **grown, "seconds": 0.0, "weights_sha256": None})
+
+
+def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
+    """Which run a log is of: as our own files say, or else by what the file holds and then by its name."""
+    settings, log, plan = document.at("config", {}), document.at(key).parts(), recipe().plan()
+    epochs = [entry.at("epoch").whole() for entry in log]
+    for i in range(1, len(log)):
+        if epochs[i] <= epochs[i - 1]:
+            raise log[i].at("epoch").wrong(f"more than the {epochs[i - 1]} before it")
+    try:
+        if settings.at("faudit", None).value is not None:
+            own = settings.at("faudit").at(key)
+            if own.at("rule").value != RULE_OF[key]:
+                raise own.at("rule").wrong(repr(RULE_OF[key]))
+            config = RunConfig.parse(own.value, where="config, faudit")
+            if config.epochs < epochs[-1] or config.depth < 2:
+                raise own.wrong(f"at least {epochs[-1]} epochs and a depth of at least 2")
+            return config
+        changes = {"epochs": max(1, epochs[-1]), "seed": told(settings, "seed", r"_s(\d+)", path=path)}
+        if key == PENALTY:
+            changes["penalty"] = told(settings, "lam", r"lam(\d+(?:\.\d+)?(?:e-?\d+)?)", path=path)
+            return plan.config("matched dfa λ=0.01").with_(**changes)
+        texts = (path.name.lower(), path.resolve().parent.name.lower())
+        marked = next((net for text in texts for mark, net in MARKS.items() if mark in text), None)
+        net = "vit" if NAMES[True][0] in log[0].value else marked
+        if net is None and key == "fa_log":  # the paper has no such file of the plain ResMLP, but several others
+            raise document.wrong("noln, snapshot_vit or snapshot_synth in the name of the file or its folder")
+        config = plan.config(f"{net or 'resmlp'} {RULE_OF[key]}")
+        changes["depth"] = document.at("depth", len(log[0].at(NAMES[net == "vit"][0]).parts()) - 1).value
+        return config.with_(**changes, width=document.at("d_hidden", config.width).value)
+    except ConfigError as error:
+        raise DataError(f"{path}, {key}: {'; '.join(str(error).splitlines())}. {ADVICE}") from None
+
+
+def told(settings: Field, name: str, pattern: str, *, path: Path) -> Any:
+    """A setting as the file's config has it, or else as the file's name does."""
+    value, named = settings.at(name, None).value, re.search(pattern, path.stem)
+    if value is None and named is None:
+        raise settings.wrong(f"{name!r} there or in the file's name")
+    return named[1] if value is None and named else value
+
+
+def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
+    """One entry in our words and units; a tap that the file does not have is null."""
+    taps: list[list[float | None]] = [[None] * (config.depth + 1) for _ in range(3)]
+    if key == PENALTY:
+        taps[0][-1], taps[1][2] = entry.at("h_L_norm").number(), entry.at("g_2_norm").number() * n
+    else:
+        for i, name in enumerate(NAMES[config.net == "vit"]):
+            sizes = entry.at(name).parts()
+            if len(sizes) != config.depth + 1:
+                raise entry.at(name).wrong(f"{config.depth + 1} numbers, one a tap")
+            taps[i] = [size.number() * (n if i else 1) for size in sizes]
+        entry.at("gamma_dfa").number(low=-math.inf)  # checked and left: it is of all blocks, a row has one of each
+    named = dict(zip(("hidden_norms", "grad_norms", "grad_norms_frobenius"), taps, strict=True))
+    gamma = {"gamma": [None] * config.depth, "gamma_undefined": [None] * config.depth}
+    loss = None if key == PENALTY else entry.at("loss_eval").number()
+    scores = {"acc_eval": entry.at("acc_eval").number(high=1.0), "loss_eval": loss, "test_acc": None}
+    rest = {"eval_samples": n, **dict.fromkeys(["test_samples", "classes", "train_loss"])}
+    return {"epoch": entry.at("epoch").value, **named, **gamma, **scores, **rest, "seconds": 0.0, "probe_seconds": 0.0}

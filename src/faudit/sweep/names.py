@@ -1,0 +1,68 @@
+"""The names of a study's experiments: a template over the settings, such as ``dfa, λ={penalty:g}``.  (no torch)
+
+A template is somebody else's text. In its braces stand settings and nothing else, so that it can neither look into an
+object nor ask for a name of a billion characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from string import Formatter
+from typing import Any
+
+from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, key, quoted
+from faudit.registry import unknown
+
+FORM = re.compile(r"\+?(\.\d)?[efg]")  # how a number may be written
+
+
+def template_problems(template: Any) -> list[str]:
+    """What is wrong with a template of names."""
+    if not isinstance(template, str) or not template.strip():
+        return [f'expected text such as "dfa, λ={{penalty:g}}", got {quoted(template)}']
+    try:
+        parsed = list(Formatter().parse(template))
+    except ValueError as error:
+        return [f"expected settings in braces, got {quoted(template)}: {error}"]
+    return [problem for _, field, form, how in parsed for problem in field_problems(field, form or "", how=how)]
+
+
+def field_problems(field: str | None, form: str, *, how: str | None) -> Iterator[str]:
+    """What is wrong with one pair of braces; None is the text after the last of them."""
+    if field is None:
+        return
+    if field not in KEYS:
+        yield unknown("setting", field, KEYS)
+    elif field == "seed":
+        yield "expected no {seed}, since a name stands for the runs of all seeds"
+    elif how or (form and not (is_number(field) and FORM.fullmatch(form))):
+        written = f"{{{field}}}, or a form of it such as {{{field}:g}}" if is_number(field) else f"{{{field}}}"
+        yield f"expected {written}, got {quoted(form or how)} in the braces"
+
+
+def is_number(setting: str) -> bool:
+    """Whether a setting is a number, by its key."""
+    value = default(attribute(setting))
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def named(template: str, config: RunConfig) -> str:
+    """The name of a run's experiment."""
+    words = []
+    for text, field, form, _ in Formatter().parse(template):
+        words += [text, "" if field is None else format(getattr(config, attribute(field)), form or "")]
+    return "".join(words)
+
+
+def mixed(experiments: Mapping[str, list[RunConfig]]) -> Iterator[str]:
+    """What is wrong with names that stand for more than one experiment."""
+    for name, (first, *others) in experiments.items():
+        for setting in SETTINGS:
+            values = [getattr(config, setting) for config in others]
+            other = next((value for value in values if value != getattr(first, setting)), None)
+            if setting != "seed" and other is not None:
+                both = f"{quoted(getattr(first, setting))} and {quoted(other)}"
+                told = f"expected runs that differ in the seed alone, got {key(setting)} {both}"
+                yield f"name {name!r}: {told}. Add {{{key(setting)}}} to the name."
+                break
