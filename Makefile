@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test fast check clean
+.PHONY: demo test fast build package clean
 
 demo: $(VENV)/installed
 	$(BIN)/faudit demo
@@ -14,6 +14,15 @@ test: $(VENV)/installed-dev
 # What a developer runs while writing: the tests without those marked slow.
 fast: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# A wheel and an sdist in dist/.
+build: $(VENV)/installed-dev
+	rm -rf dist
+	PIP_CONSTRAINT="$(abspath constraints.txt)" $(BIN)/python -m build
+
+# The same, tried out: the wheel in an empty environment, the sdist by its own tests.
+package: build
+	PATH="$(abspath $(BIN)):$$PATH" scripts/check-package
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("faudit needs Python 3.10 or newer; say which with make PYTHON=...") if sys.version_info < (3, 10) else None'
@@ -27,4 +36,4 @@ $(VENV)/installed-dev: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -48,6 +48,12 @@ SHARED = "test_taps_that_share_one_feedback_hang_together_under_the_null_too"
 NEVER_A_PASS = "test_what_was_not_measured_is_never_a_pass"
 LEFT_OUT = "test_a_parameter_left_out_of_a_step_is_left_alone"
 STATS = "tests/test_stats.py"
+MISSING_ENTRY = "tests/laws/test_checks.py::test_a_missing_entry_is_not_measured_and_never_a_pass"
+FROZEN, CHECKS = "tests/rules/test_frozen.py", "tests/audit/test_checks.py"
+OWN_STEP = "test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step"
+SAYS_FROZEN = "test_a_rule_says_whether_its_blocks_train"
+BY_WILSON = "test_chance_asks_the_lower_end_of_wilsons_interval_by_hand"
+GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
 
 
 @dataclass(frozen=True)
@@ -218,8 +224,21 @@ DEFECTS = [
            'self.generator(f"turn.{draw}")', "torch.Generator().manual_seed(id(credit) + draw)",
            f"{READING}::{SHARED}"),
     Defect("a missing control taken for a pass", "audit/checks/depth.py",
-           'return Finding("depth", NOT_MEASURED, missing, threshold=limit)',
-           'return Finding("depth", PASSED, missing, threshold=limit)', f"tests/audit/test_audit.py::{NEVER_A_PASS}"),
+           "return check.finding(NOT_MEASURED, why_none(case), threshold=threshold)",
+           "return check.finding(PASSED, why_none(case), threshold=threshold)",
+           f"tests/audit/test_audit.py::{NEVER_A_PASS}"),
+    Defect("a missing entry taken for one that is there", "audit/checks/check.py",
+           "return any(row.get(name) is None for name in self.reads)", "return False", MISSING_ENTRY),
+    Defect("chance asked of the estimate alone", "audit/checks/chance.py",
+           "PASSED if low > chance else FIRED", "PASSED if case.accuracy > chance else FIRED",
+           f"{CHECKS}::{BY_WILSON}"),
+    Defect("an accuracy given by hand passed off as measured", "watch/model.py",
+           "accuracy, by_hand=True)", "accuracy)", f"{CHECKS}::{GIVEN}"),
+    Defect("a control that applies the block gradients of a rule with a step of its own", "rules/frozen.py",
+           "step.grads.items() if self.trains(name)}", "step.grads.items()}", f"{FROZEN}::{OWN_STEP}"),
+    Defect("a control that does not say that its blocks are frozen", "rules/frozen.py",
+           "trains_blocks: ClassVar[bool] = False", "trains_blocks: ClassVar[bool] = True",
+           f"{FROZEN}::{SAYS_FROZEN}"),
     Defect("two gradients of nothing said to disagree", "probes/precision.py",
            "cosines(own, true)[open_ones & ~none]", "cosines(own, true)[open_ones]", f"{EDGES}::{NO_VALUE}"),
     Defect("ρ with the study's step, in the net's own precision", "probes/perturbation.py",

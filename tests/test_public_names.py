@@ -33,4 +33,4 @@ def test_importing_faudit_imports_no_torch() -> None:
 
 
 def test_the_version_is_the_changelogs() -> None:
-    assert f"## {faudit.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"## [{faudit.__version__}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -19,8 +19,7 @@ from faudit.store.run import Run
 from faudit.train import fit, stream
 from tests.support.commands import faudit
 from tests.support.paths import ROOT
-from tests.support.processes import until
-from tests.support.runs import QUICK, identical
+from tests.support.runs import QUICK, identical, until
 
 CASES = {
     "dfa": RunConfig(rule="dfa", epochs=40, width=24, depth=3, batch_size=64, penalty=0.01),

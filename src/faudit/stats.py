@@ -1,4 +1,4 @@
-"""95 % intervals: of a mean over a few seeds, and of a share of samples.  (no torch)
+"""95 % intervals: of a mean over a few seeds, and of a share of samples.
 
 Student's t with ν degrees of freedom stays within ± t with the probability A(t | ν). For a whole ν this is a finite sum
 (Abramowitz & Stegun 26.7.3 and 26.7.4). With θ = arctan(t / √ν):

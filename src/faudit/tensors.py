@@ -15,6 +15,9 @@ def norms(vectors: Tensor) -> Tensor:
     """L2 norm of each sample, [n, …] → float64 [n].
 
     In float64, since the square of a float32 overflows from 2e19 on and vanishes below 1e-23.
+
+    >>> norms(torch.tensor([[3.0, 4.0], [0.0, 2.0]])).tolist()
+    [5.0, 2.0]
     """
     sizes: Tensor = torch.linalg.vector_norm(vectors.flatten(1), dim=1, dtype=torch.float64)
     return sizes
@@ -24,6 +27,9 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
     """cos(a_i, b_i) of each sample, float64 [n]; NaN where either vector is zero or not finite.
 
     Each vector is divided by its own norm first: no clamp, so the cosine of two vectors of size 1e-30 is right.
+
+    >>> cosines(torch.tensor([[1e-30, 0.0], [0.0, 0.0]]), torch.tensor([[1e-30, 0.0], [1.0, 0.0]])).tolist()
+    [1.0, nan]
     """
     a, b = a.flatten(1).double(), b.flatten(1).double()
     a = a / torch.linalg.vector_norm(a, dim=1, keepdim=True)
@@ -32,14 +38,24 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
 
 
 def mean_defined(values: Tensor) -> tuple[float | None, int]:
-    """Mean over the samples that are defined (not NaN), or None where none is; and how many are not."""
+    """Mean over the samples that are defined (not NaN), or None where none is; and how many are not.
+
+    >>> mean_defined(torch.tensor([0.25, math.nan, 0.75]))
+    (0.5, 1)
+    >>> mean_defined(torch.tensor([math.nan]))
+    (None, 1)
+    """
     defined = values[~values.isnan()]
     undefined = len(values) - len(defined)
     return (float(defined.mean()) if len(defined) else None), undefined
 
 
 def median(values: Tensor) -> float:
-    """The median, halfway between the two middle values of an even count; NaN if any value is."""
+    """The median, halfway between the two middle values of an even count; NaN if any value is.
+
+    >>> median(torch.tensor([4.0, 1.0, 3.0, 2.0]))
+    2.5
+    """
     ordered = values.double().sort().values
     if bool(ordered.isnan().any()):
         return math.nan
@@ -54,6 +70,11 @@ class Correlation:
     """Pearson r of each row of pairs that arrive a few columns at a time, in float64.
 
     Sums are taken of differences from the first column, so that a large common offset costs no digits.
+
+    >>> pairs = Correlation(2)  # two rows; the second never changes on one side
+    >>> pairs.add(torch.tensor([[1.0, 1.0, 3.0, 3.0]] * 2), torch.tensor([[6.0, 6.0, 4.0, 4.0], [5.0] * 4]))
+    >>> pairs.per_row().tolist()
+    [-1.0, nan]
     """
 
     def __init__(self, *rows: int) -> None:

@@ -179,9 +179,8 @@ def test_numbers_that_overflowed_are_left_out_of_a_logarithmic_axis_and_told(tmp
 def test_seeds_of_different_lengths_are_averaged_where_they_are(tmp_path: Path) -> None:
     plan = PAPER.plan(epochs=6, seeds=(1, 2))
     fabricate.write(plan.config("vit dfa", 1), tmp_path)
-    short = fabricate.write(plan.config("vit dfa", 2), tmp_path)
-    short.rows_file.write_text("".join(map(to_line, short.rows()[:3])))
-    one = line(Table(plan, tmp_path), "vit dfa", of("acc_eval"), log=False)
+    fabricate.write(plan.config("vit dfa", 2), tmp_path, until=2)
+    one = line(Table(plan, tmp_path, partial=True), "vit dfa", of("acc_eval"), log=False)
     assert one is not None and one["n"] == [2, 2, 2, 1, 1, 1, 1] and one["low"][3:] == [None] * 4
 
 
@@ -248,6 +247,14 @@ def test_shorter_runs_stand_in_where_the_length_was_left_open_and_it_is_told(tmp
     assert Table(PAPER.plan(seeds=(42,)), tmp_path).series("resmlp bp") == [], "30 epochs are no main run"
 
 
+def test_a_seed_whose_run_is_shorter_than_the_others_is_left_out_and_it_is_told(tmp_path: Path) -> None:
+    fabricate.write(PAPER.plan(epochs=10).config("vit bp", 42), tmp_path)
+    fabricate.write(PAPER.plan(epochs=3).config("vit bp", 123), tmp_path)
+    table = Table(PAPER.plan(), tmp_path)
+    assert [one.seed for one in table.series("vit bp")] == [42]
+    assert "vit bp: seed 123 left out, its run is shorter than the others" in table.remarks
+
+
 def test_a_finished_run_is_not_displaced_by_a_longer_one_under_way(tmp_path: Path) -> None:
     fabricate.write(PAPER.plan(epochs=10).config("vit bp", 42), tmp_path)
     fabricate.write(PAPER.plan(epochs=100).config("vit bp", 42), tmp_path, until=2)
@@ -277,7 +284,7 @@ def test_a_damaged_run_is_told_of_and_the_rest_is_drawn(tmp_path: Path) -> None:
     (tmp_path / plan.config("vit bp", 2).run_id / "config.json").write_text("nonsense")
     table = Table(plan, tmp_path)
     assert [one.seed for one in table.series("vit bp")] == [1] and table.series("vit dfa") == []
-    assert len([remark for remark in table.remarks if remark.startswith("left out")]) == 2
+    assert len([remark for remark in table.remarks if remark.startswith("left out")]) == 2 == len(table.remarks)
 
 
 def test_text_for_a_number_is_damage_and_huge_numbers_do_not_overflow_a_band(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ import torch
 
 from faudit.audit.checks.check import NOT_MEASURED, Case
 from faudit.audit.checks.reference import Reference
-from faudit.audit.protocol import PROTOCOLS
 from faudit.nets.net import part
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
@@ -186,8 +185,9 @@ def test_a_gradient_that_float32_lost_and_float64_has_is_a_disagreement_and_not_
 
 
 def test_a_reference_of_nothing_is_not_measured_and_never_a_pass_or_a_fault() -> None:
-    row = {"epoch": 1, **PROBES["precision"]().measure(at_edge("no gradient", "dfa")[1])}
-    found = Reference().find(Case(None, [row], SAMPLES, CLASSES), PROTOCOLS["faudit-1"])
+    measured = PROBES["precision"]().measure(at_edge("no gradient", "dfa")[1])
+    row = {"epoch": 1, "eval_samples": SAMPLES, **measured}
+    found = Reference().find(Case(None, [row], SAMPLES, CLASSES))
     assert found.status == NOT_MEASURED and "exactly zero" in found.reason
 
 

@@ -16,7 +16,6 @@ from faudit.audit.checks.check import FIRED, Case
 from faudit.audit.checks.null import Null, score
 from faudit.audit.judge import TRUSTWORTHY
 from faudit.audit.measure import last_row, reading_of
-from faudit.audit.protocol import PROTOCOLS
 from faudit.audit.strategies import accuracy_and_gamma
 from faudit.cli.main import main
 from faudit.config import RunConfig
@@ -37,8 +36,6 @@ from faudit.train import fit
 from tests.conftest import Setup
 from tests.probes.test_edges import at_edge
 from tests.probes.test_referees import per_sample_gradients
-
-OURS = PROTOCOLS["faudit-1"]
 
 
 def made_of(credits: list[list[list[float]]], gradients: list[list[list[float]]]) -> Reading:
@@ -206,10 +203,10 @@ def test_a_good_block_0_does_not_hide_deep_blocks_that_learn_nothing() -> None:
     """The study's DFA: Γ = (.42, 0, 0, 0). Its mean, .105, reads as aligned; the deep blocks are at chance."""
     row = {
         "epoch": 9, "test_acc": 0.5, "gamma": [0.42, 0.0, 0.0, 0.0], "gamma_chance": [0.01] * 4,
-        "gamma_null_std": [0.02] * 4, "gamma_null_draws": [[0.02, -0.02] * 10] * 4,
+        "gamma_null_std": [0.02] * 4, "gamma_null_draws": [[0.02, -0.02] * 10] * 4, "gamma_bp": [1.0] * 4,
     }  # fmt: skip
     case = Case(RunConfig(rule="dfa"), [row], 1000, 10)
     assert accuracy_and_gamma(case) == TRUSTWORTHY, "the pitfall would show here"
     assert deep("gamma")(row) == 0.0 and score(row, [1, 2, 3]) == 0.0
-    found = Null().find(case, OURS)
+    found = Null().find(case)
     assert found.status == FIRED and found.value == 0.0

@@ -1,11 +1,8 @@
-"""Processes that tests start: which workers a parent has, whether one is alive, and waiting until something holds."""
+"""Processes that tests start: which workers a parent has, and whether one is alive."""
 
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable
-from typing import Any
 
 
 def workers_of(parent: int) -> list[int]:
@@ -19,11 +16,3 @@ def is_alive(pid: int) -> bool:
     """Whether a process is there and not a zombie that nobody has waited for yet."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return bool(state.strip()) and not state.startswith("Z")
-
-
-def until(holds: Callable[[], Any], seconds: float = 60) -> bool:
-    """Wait until something holds; whether it did in time."""
-    end = time.monotonic() + seconds
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(holds())

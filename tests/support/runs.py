@@ -1,8 +1,11 @@
-"""Small runs, and runs held against each other: the rows but for the timings, the weights, the checkpoint."""
+"""Small runs, waiting for them, and holding them against each other: rows but for the timings, weights, checkpoint."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -44,3 +47,11 @@ def same_as_alone(configs: list[RunConfig], store: Path, alone: Path) -> None:
         assert "resumed" not in made.environment()
         one, other = made.outcome(), calm.outcome()
         assert one and other and one["weights_sha256"] == other["weights_sha256"]
+
+
+def until(holds: Callable[[], Any], seconds: float = 60) -> bool:
+    """Wait until something holds; whether it did in time."""
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(holds())

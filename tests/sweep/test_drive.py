@@ -65,7 +65,8 @@ def test_a_run_that_raised_has_failed_and_is_tried_again_only_on_request(tmp_pat
     engine, run = Scripted(raises), Run(tmp_path / TINY.run_id)
     failed = Outcome(done=[], failed={TINY.run_id: "met a bug: ZeroDivisionError()"}, left={})
     assert drive([TINY], tmp_path, start=engine.start) == failed and run.status == "failed"
-    assert run.outcome() == {"reason": "met a bug: ZeroDivisionError()", "epoch": 0, "entry": None, "tap": None}
+    told = {"reason": "met a bug: ZeroDivisionError()", "epoch": 0, "entry": None, "tap": None}
+    assert run.outcome() == {**told, **run.ties()}
     assert drive([TINY], tmp_path, start=engine.start) == failed and engine.count == 1
     assert drive([TINY], tmp_path, start=engine.start, retry_failed=True) == failed and engine.count == 2
     works = Scripted(lambda config: attempt(config.to_json(), tmp_path, data_dir=None))

@@ -14,8 +14,8 @@ from faudit.store.run import Run
 from faudit.sweep.study import read
 from faudit.train import fit
 from tests.support.paths import ROOT
-from tests.support.processes import is_alive, until, workers_of
-from tests.support.runs import identical
+from tests.support.processes import is_alive, workers_of
+from tests.support.runs import identical, until
 
 KILLS = 32
 STUDY = 'width = 16\ndepth = 2\nepochs = 60\nbatch-size = 64\n[grid]\nrule = ["bp", "dfa"]\nseed = [1, 2]\n'

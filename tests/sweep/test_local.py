@@ -20,8 +20,8 @@ from faudit.store.run import Run
 from faudit.sweep.drive import Outcome
 from faudit.sweep.local import run_all
 from faudit.train import fit
-from tests.support.processes import is_alive, until, workers_of
-from tests.support.runs import TINY, same_as_alone
+from tests.support.processes import is_alive, workers_of
+from tests.support.runs import TINY, same_as_alone, until
 
 FOUR = [TINY.with_(rule=rule, seed=seed) for rule in ("bp", "dfa") for seed in (1, 2)]
 LONG = [TINY.with_(rule="dfa", epochs=40, log_every=5, seed=seed) for seed in (1, 2)]  # seconds: time to be killed in
@@ -128,7 +128,7 @@ def test_what_cannot_be_made_does_not_stop_the_others(
     assert "nowhere" in outcome.left[no_files.run_id]
     assert "config.json is damaged" in outcome.left[damaged.run_id]
     assert "config.json is damaged" in outcome.left[overwritten.run_id]
-    assert "holds another configuration" in outcome.left[finished.run_id]
+    assert "config.json is damaged: its settings are those of" in outcome.left[finished.run_id]
     assert all("\n" not in line for line in outcome.left.values())
     said = capfd.readouterr().err
     assert f"{no_files.run_id}  left out  " in said and f"{DIVERGES.run_id}  failed  diverged" in said

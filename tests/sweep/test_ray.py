@@ -25,8 +25,7 @@ from faudit.sweep.update import RunUpdate
 from faudit.train import fit, stream
 from tests.support.clusters import two_nodes
 from tests.support.idx_files import write as write_idx
-from tests.support.processes import until
-from tests.support.runs import TINY, same_as_alone
+from tests.support.runs import TINY, same_as_alone, until
 
 STUDY = """
 width = 8

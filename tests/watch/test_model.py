@@ -112,21 +112,23 @@ def test_a_credit_that_is_the_same_for_every_sample_fires_and_one_of_zeros_never
     model, data = mlp(), [batch()]
     same = audit_model(model, data, taps=TAPS, credit=lambda taps, logits, y: [torch.ones_like(h) for h in taps])
     assert status(same)["null"] == FIRED
-    zero = audit_model(model, data, taps=TAPS, credit=lambda taps, logits, y: [0 * h for h in taps], frozen=[0.0])
+    zero = audit_model(
+        model, data, taps=TAPS, credit=lambda taps, logits, y: [0 * h for h in taps], frozen=[0.0], protocol="faudit-1"
+    )
     assert status(zero)["null"] in (NOT_MEASURED, UNDECIDED) and zero.verdict.verdict == INCONCLUSIVE
     assert zero.row["gamma"] == [None] * 3
 
 
 def test_without_credit_the_checks_of_credit_do_not_apply_and_depth_wants_a_control() -> None:
     model, data = mlp(), [batch(200)]
-    audited = audit_model(model, data, taps=TAPS)
+    audited = audit_model(model, data, taps=TAPS, protocol="faudit-1")  # it is untrained, which faudit-2 would say
     found = status(audited)
     assert all(found[name] == NOT_APPLICABLE for name in ("movement", "feedback", "null", "controls"))
     assert found["depth"] == NOT_MEASURED and all(found[name] == PASSED for name in ("scale", "reference", "rank"))
     assert audited.verdict.verdict == INCONCLUSIVE and "--frozen-accuracy" in audited.verdict.reasons[0]
     assert not {"gamma", "rho"} & audited.row.keys()
-    assert audit_model(model, data, taps=TAPS, frozen=[0.0, 0.0]).verdict.verdict == TRUSTWORTHY
-    assert audit_model(model, data, taps=TAPS, frozen=[0.9]).verdict.verdict == WALK_BACK
+    for frozen, verdict in (([0.0, 0.0], TRUSTWORTHY), ([0.9], WALK_BACK)):
+        assert audit_model(model, data, taps=TAPS, frozen=frozen, protocol="faudit-1").verdict.verdict == verdict
 
 
 def test_outputs_that_are_no_scores_of_classes_are_measured_all_the_same() -> None:

@@ -1,11 +1,12 @@
 """Runs → cases → verdicts: find each run's matched controls in its store, measure what is missing, judge.
 
-The control of a rule is the same run with blocks frozen at their initialisation and the embedding taught as the rule
+The control of a run is the same run with blocks frozen at their initialisation and the embedding taught as the rule
 teaches it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, default, identity
 from faudit.data import DATASETS
 from faudit.errors import StoreError
-from faudit.rules import RULES
+from faudit.rules import RULES, control_name
+from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
 from faudit.store.summary import whole_rows
 
@@ -39,13 +41,10 @@ class Audited:
 
 def control_of(config: RunConfig) -> RunConfig:
     """The matched run whose blocks never train."""
-    matched = f"frozen-{config.rule.removeprefix('frozen-')}"
-    rule = matched if matched in RULES else "frozen-dfa"  # of a rule of somebody's own: the nearest there is
     # The penalty and the clip act on branches that do not train; labels are the real ones, whatever the run was fed.
-    plain = {"penalty": 0.0, "random_targets": False, "keep_epochs": (), "probe_epochs": (), "log_every": 1}
-    if rule != "frozen-bp":
-        plain |= {"clip": default("clip")}
-    return config.with_(rule=rule, **plain)
+    plain = {"penalty": 0.0, "clip": default("clip"), "random_targets": False}
+    logged = {"keep_epochs": (), "probe_epochs": (), "log_every": 1}
+    return config.with_(rule=control_name(config.rule), **plain, **logged)
 
 
 class ControlIndex:
@@ -86,6 +85,13 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
         dataset = DATASETS[config.data](data_dir)
         samples, classes = len(dataset.test_y), dataset.classes
     control = (beside or ControlIndex(run.path.parent)).control(config)
-    case = Case(config, [*run.rows()[:-1], row], samples, classes, (control,) if control else ())
+    case = case_of(config, [*run.rows()[:-1], row], samples=samples, classes=classes, control=control)
     with whole_rows(run):
         return Audited(run, config, case, judge(case, protocol))
+
+
+def case_of(config: RunConfig, rows: Sequence[Row], *, samples: int, classes: int, control: Control | None) -> Case:
+    """A run as the checks see it, with what its rule says of itself."""
+    rule = RULES[config.rule]
+    controls = (control,) if control else ()
+    return Case(config, rows, samples, classes, controls, trains_blocks=rule.trains_blocks, no_control=rule.no_control)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from faudit.audit.checks import CHECKS
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import StoreError
@@ -27,7 +28,7 @@ def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:
     if not rows:
         raise StoreError(f"{run.path} has no rows yet. Train it first: `faudit train`.")
     row = rows[-1]
-    if all(name in row for name in ENTRIES):
+    if all(name in row for check in CHECKS.values() for name in check.reads):
         return row
     if not run.checkpoint.exists():
         return row  # a log without weights: what was not measured stays so
@@ -41,20 +42,8 @@ def measured(run: Run, config: RunConfig, last: int, *, data_dir: Path | None) -
     if epoch != last:
         raise StoreError(f"{run.path}: its rows end at epoch {last}, its checkpoint at {epoch}. Resume it first.")
     full = [probe() for probe in PROBES.values() if probe.tier == "full"]
-    return {name: value for probe in full for name, value in probe.measure(reading).items()}
-
-
-# What the checks read of the costly probes.
-ENTRIES = (
-    "precision_agree",
-    "reference_rank",
-    "stability",
-    "block_turn",
-    "gamma_chance",
-    "gamma_null_draws",
-    "gamma_bp",
-    "rho_valid",
-)
+    entries = {name: value for probe in full for name, value in probe.measure(reading).items()}
+    return {**entries, "eval_samples": len(reading.y)}  # older rows do not say
 
 
 def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[Reading, int]:

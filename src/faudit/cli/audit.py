@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faudit.audit.protocol import DEFAULT, PROTOCOLS
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
 from faudit.cli.output import print_json, remark
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError
 from faudit.registry import nearest, unknown
+from faudit.rules import RULES
 from faudit.store.run import run_named
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def add_flags(own: Parser) -> None:
     own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
     add_runs(own)
     add_json(own)
-    own.add_argument("--protocol", default="faudit-1", help="faudit-1 or study (default: faudit-1)")
+    own.add_argument("--protocol", default=DEFAULT, help=f"{', '.join(PROTOCOLS)} (default: {DEFAULT})")
     add_data_dir(own)
     own.add_argument("--with-controls", action="store_true", help="train the matched frozen runs that are missing")
     own.add_argument("--utility", action="store_true", help="what each reporting strategy would have concluded")
@@ -116,7 +118,7 @@ def audit_runs(args: argparse.Namespace) -> int:
     }
     together = worst([one.verdict for one in audited])
     if args.markdown:
-        text = page(audited, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
+        text = page(audited, asked, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
         write_whole(args.markdown, text.encode())
     if args.json:
         print_json(
@@ -152,7 +154,7 @@ def finished(store: Path) -> list[Run]:
 
 
 def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
-    """Train the matched frozen runs that are missing beside the runs."""
+    """Train the matched frozen runs that are missing beside the runs, of the rules that have a control."""
     from faudit.audit.audit import ControlIndex, control_of
     from faudit.sweep.engine import cores
     from faudit.sweep.local import run_all
@@ -160,6 +162,7 @@ def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
     for store in dict.fromkeys(run.path.parent for run in runs):
         there = ControlIndex(store)
         configs = [run.config() for run in runs if run.path.parent == store]
+        configs = [config for config in configs if RULES[config.rule].no_control is None]
         wanted = [control_of(config) for config in configs if there.control(config) is None]
         outcome = run_all(wanted, store, data_dir=data_dir, jobs=cores())
         remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])

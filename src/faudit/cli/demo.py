@@ -2,7 +2,7 @@
 
 BP learns; DFA's stream explodes behind the terminal LayerNorm and does worse than blocks that never trained; a
 penalty on the branches holds the stream back. Each run takes seconds and is a run like any other: killed, it resumes;
-finished, it is not run again.  (no torch)
+finished, it is not run again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faudit.audit.protocol import DEFAULT, protocol
 from faudit.cli.flags import Parser
 from faudit.cli.output import say
 from faudit.config import RunConfig
@@ -86,14 +87,18 @@ def verdicts(out: Path) -> dict[str, tuple[str, str]]:
     kept, page_file = out / "audit.json", out / "audit.md"
     names = [config.run_id for config in demo_runs()]
     found = json.loads(kept.read_text()) if kept.exists() and page_file.exists() else {}
-    if found.get("runs") != names:
+    if (found.get("runs"), found.get("protocol")) != (names, DEFAULT):
         from faudit.audit.audit import audit
         from faudit.audit.page import page
-        from faudit.audit.protocol import PROTOCOLS
 
-        audited = [audit(Run(store(out) / name), PROTOCOLS["faudit-1"], data_dir=None) for name in names]
-        write_whole(page_file, page(audited, utility_of=None, sensitivity_of=None).encode())
-        found = {"runs": names, "verdicts": [[one.verdict.verdict, one.verdict.reasons[0]] for one in audited]}
+        asked = protocol(DEFAULT)
+        audited = [audit(Run(store(out) / name), asked, data_dir=None) for name in names]
+        write_whole(page_file, page(audited, asked, utility_of=None, sensitivity_of=None).encode())
+        found = {
+            "protocol": DEFAULT,
+            "runs": names,
+            "verdicts": [[one.verdict.verdict, one.verdict.reasons[0]] for one in audited],
+        }
         write_json(kept, found)
     told = zip(demo_runs(), found["verdicts"], strict=True)
     return {config.label(): (str(word), str(reason)) for config, (word, reason) in told}

@@ -1,4 +1,4 @@
-"""Rows as they come: a bar on a terminal, plain lines otherwise; always on stderr.  (no torch)"""
+"""Rows as they come: a bar on a terminal, plain lines otherwise; always on stderr."""
 
 from __future__ import annotations
 

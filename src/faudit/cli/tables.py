@@ -1,4 +1,4 @@
-"""Runs as tables for a person: one line each, or one run in full.  (no torch)"""
+"""Runs as tables for a person: one line each, or one run in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.  (no torch)
+"""The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.
 
 A figure names the experiments it needs, turns their rows into plain numbers, and draws those numbers; nothing is typed
 in. On a logarithmic axis the middle is the geometric mean over the seeds and the band one standard deviation of the
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 Numbers = dict[str, Any]
 Value = Callable[[Row], float | None]
 
-FLOOR = 1e-4  # the study's gradient floor, 1e-7 for the mean loss over 1024 samples, in our unit: per sample
 FORMATS = ("pdf", "svg", "png")
 
 

@@ -1,4 +1,4 @@
-"""How every figure looks: venue widths, one colour, dash and marker per rule, axes, legend, and the files.  (no torch)
+"""How every figure looks: venue widths, one colour, dash and marker per rule, axes, legend, and the files.
 
 A line is told from another by dash and marker as well as by colour, so that a print in grey reads the same. Files are
 the same to the byte for the same numbers: nothing in them says when they were made.

@@ -1,4 +1,4 @@
-"""Runs → a tidy table: for each experiment of a plan, the rows of each seed.  (no torch)
+"""Runs → a tidy table: for each experiment of a plan, the rows of each seed.
 
 A run belongs to an experiment when everything that decides what was trained is the same. Its length must be the plan's.
 Where the plan leaves the length open and the recipe allows shorter runs, the longest runs there are stand for the
@@ -100,7 +100,8 @@ class Table:
         of_length = [series for series in whole if series.config.epochs == length]
         ranked += sorted(of_length, key=lambda series: set(wanted.probe_epochs) <= set(series.config.probe_epochs))
         chosen = {series.seed: series for series in ranked if self._readable(series)}
-        self._tell(experiment, chosen, shorter={series.seed for series in whole} - set(chosen))
+        shorter = {series.seed for series in whole if series.config.epochs < length} - set(chosen)
+        self._tell(experiment, chosen, shorter=shorter)
         return [chosen[seed] for seed in self.plan.seeds if seed in chosen]
 
     def _fits(self, experiment: str, epochs: int) -> bool:

@@ -1,4 +1,4 @@
-"""A paper's claims, each with its value, our measurement of it, and whether the two agree.  (no torch)
+"""A paper's claims, each with its value, our measurement of it, and whether the two agree.
 
 A claim is one row of a paper's results. Its parts are numbers that the logs of some experiments give. Ours is the mean
 over the seeds with a 95 % interval (Student's t), for sizes over decades the geometric mean with the range. Agreement

@@ -1,7 +1,7 @@
 """A paper again: make the runs that are missing, draw the figures, hold the claims against the logs.
 
 Everything is written under one folder: each figure as PDF, SVG and PNG with its numbers as JSON, and ``claims.md`` and
-``claims.json``. What they were made from is remembered beside them, so that a second call does nothing.  (no torch)
+``claims.json``. What they were made from is remembered beside them, so that a second call does nothing.
 """
 
 from __future__ import annotations

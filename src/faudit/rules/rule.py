@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 import torch.nn.functional as F
@@ -51,6 +51,9 @@ class Objective:
 @dataclass(frozen=True)
 class Rule(ABC):
     """The face of every rule. A rule of another shape than "the gradient of one objective" overrides ``step``."""
+
+    trains_blocks: ClassVar[bool] = True  # False where the blocks stay as they were drawn
+    no_control: ClassVar[str | None] = None  # why no frozen control of the rule can be made, where none can
 
     penalty: float = 0.0
 

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and the operating system's refusals as one line.  (no torch)
+"""Files that are whole or absent, and the operating system's refusals as one line.
 
 A file is written beside its name, flushed to disk, then renamed: a reader sees the old file or the new one, whatever is
 killed.

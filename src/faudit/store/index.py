@@ -1,4 +1,4 @@
-"""What every run of a store says of itself, fast for thousands: a database beside them remembers.  (no torch)
+"""What every run of a store says of itself, fast for thousands: a database beside them remembers.
 
 The run directories are the truth. ``index.sqlite`` in the store remembers the overview of runs that have ended, each
 with the size and time of the files it was read from; whatever differs is read again. It may be absent, damaged,

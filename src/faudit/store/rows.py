@@ -1,4 +1,4 @@
-"""What one row of ``rows.jsonl`` holds, and how its numbers become strict JSON and come back.  (no torch)
+"""What one row of ``rows.jsonl`` holds, and how its numbers become strict JSON and come back.
 
 ``null`` is a number that is undefined or was not measured; ``"inf"``, ``"-inf"`` and ``"nan"`` are numbers that
 overflowed.

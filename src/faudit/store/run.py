@@ -1,4 +1,4 @@
-"""A run is one directory; this file knows every path in it and how each is written.  (no torch)
+"""A run is one directory; this file knows every path in it and how each is written.
 
     config.json  env.json       what was asked, and where it ran: written first
     rows.jsonl                  one row per logged epoch, appended and flushed to disk

@@ -1,4 +1,4 @@
-"""A run's summary: what `faudit train --json`, `faudit show` and `done.json` say of a run.  (no torch)"""
+"""A run's summary: what `faudit train --json`, `faudit show` and `done.json` say of a run."""
 
 from __future__ import annotations
 

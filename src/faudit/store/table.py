@@ -1,4 +1,4 @@
-"""Every row of every run as one flat table, a CSV or a Parquet file, with the run's settings beside it.  (no torch)
+"""Every row of every run as one flat table, a CSV or a Parquet file, with the run's settings beside it.
 
 Runs are read twice, first for the columns that they have among them, then to be written: no more than a few of them
 are ever in memory. A list (one number a tap or block) is a list in Parquet and a column per place (``gamma[2]``) in

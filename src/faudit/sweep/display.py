@@ -1,4 +1,4 @@
-"""How far many runs are: a live display on a terminal, plain lines otherwise; always on stderr.  (no torch)
+"""How far many runs are: a live display on a terminal, plain lines otherwise; always on stderr.
 
 How a run stands is read from its directory, a running one's numbers from the end of its rows.jsonl: the trainer knows
 of no display.

@@ -1,4 +1,4 @@
-"""The engine contract: runs go in, an answer comes back for each; and what every engine's worker does.  (no torch)
+"""The engine contract: runs go in, an answer comes back for each; and what every engine's worker does.
 
 An engine trains runs somewhere else: in processes of this machine (``local``), on a cluster (``ray``). ``drive`` hands
 out the runs and knows no more of an engine than this file says. Whatever an engine does, the driver's store holds the

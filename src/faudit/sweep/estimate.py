@@ -1,4 +1,4 @@
-"""How long the missing runs of a study take, told from runs that were measured: none is invented.  (no torch)
+"""How long the missing runs of a study take, told from runs that were measured: none is invented.
 
 A run is compared with those of its shape (network, data, sizes, threads, device) and rule; where there is none, with
 those of its shape under any rule. Seconds per epoch are the median over them.

@@ -1,4 +1,4 @@
-"""The local engine: worker processes of this machine, one run after another in each.  (no torch)
+"""The local engine: worker processes of this machine, one run after another in each.
 
 The parent decides, the workers train. Each worker has a pipe of its own (a process that dies in a shared queue can
 leave it locked), takes one configuration after another, and answers in a word. A pipe that ends is a worker that died:

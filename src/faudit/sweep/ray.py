@@ -1,4 +1,4 @@
-"""The Ray engine: runs as tasks on a cluster whose nodes need share no disk with the driver.  (no torch)
+"""The Ray engine: runs as tasks on a cluster whose nodes need share no disk with the driver.
 
 The driver holds a run's lock and owns its directory. A task is sent what is there (configuration, rows, checkpoint),
 trains in a temporary store of its node, and sends back each row and checkpoint; the driver writes them down in the

@@ -1,4 +1,4 @@
-"""A study file: shared settings and a grid → configurations, validated as a whole before anything starts.  (no torch)
+"""A study file: shared settings and a grid → configurations, validated as a whole before anything starts.
 
     net = "resmlp"                  # at the top level shared settings, keys spelled like the flags
     with = ["matched"]              # controls: with every run also its baseline
@@ -50,7 +50,7 @@ else:
 
 LIMIT = 10_000  # runs; more are made on request
 OTHERS = ("name", "grid", "include", "exclude", "with")  # keys of a study that are not settings
-CONTROLS = ("matched", *(name for name in RULES if name.startswith("frozen-")))
+CONTROLS = ("matched", *RULES.controls)
 Values = dict[str, Any]  # attribute → parsed value
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from faudit.audit.checks.check import FRESH, TURNED, Case, Control
 from faudit.audit.judge import Verdict, judge
 from faudit.audit.page import line
+from faudit.audit.protocol import DEFAULT, Protocol
 from faudit.audit.protocol import protocol as protocol_named
 from faudit.errors import ModelError
 from faudit.probes import PROBES
@@ -98,7 +99,7 @@ def audit_model(
     loss: Loss | None = None,
     samples: int | None = None,
     frozen: Sequence[float] = (),
-    protocol: str = "faudit-1",
+    protocol: str | Protocol = DEFAULT,
     seed: int = 0,
 ) -> AuditedModel:
     """Measure a model at its taps and judge it; the model is left as it was to the last bit.
@@ -106,7 +107,8 @@ def audit_model(
     ``batches`` are pairs (x, y), x a tensor or a mapping of tensors that the model takes by name; ``taps`` names or
     patterns of submodules; ``credit(taps, logits, y)`` gives a signal shaped as each tap, ``fresh(generator)`` such a
     callable with its feedback drawn anew; ``loss(logits, y)`` one number a sample, cross-entropy unless given;
-    ``frozen`` the accuracies of matched models whose tapped blocks never trained.
+    ``frozen`` the accuracies of matched models whose tapped blocks never trained; ``protocol`` the name of one, or a
+    protocol of your own.
     """
     asked = protocol_named(protocol)
     patterns = [taps] if isinstance(taps, str) else taps
@@ -128,12 +130,14 @@ def audit_model(
         if loss is None:
             refuse_labels(reading.trace.logits, y)
         row = measured(reading, has_credit=credit is not None)
-    controls = [Control(f"frozen {place}", accuracy) for place, accuracy in enumerate(frozen)]
+    controls = [Control(f"frozen {place}", accuracy, by_hand=True) for place, accuracy in enumerate(frozen)]
     classes = net.classes if reading.is_classification else 0
-    verdict = judge(Case(None, [{"epoch": 0, **row}], samples=len(y), classes=classes, frozen=controls), asked)
-    if credit is None:
-        verdict = replace(verdict, reasons=(*verdict.reasons, "no credit was given: this is of the network alone"))
-    return AuditedModel(net.names, len(y), row, verdict)
+    of_case = {"epoch": 0, "test_acc": row["acc_eval"], **row}  # the buffer is what a foreign model is tested on
+    verdict = judge(Case(None, [of_case], samples=len(y), classes=classes, frozen=controls), asked)
+    typed = ", ".join(f"{accuracy:g}" for accuracy in frozen)
+    remarks = [f"the frozen accuracy was given by hand ({typed}): faudit has not measured it"] if frozen else []
+    remarks += ["no credit was given: this is of the network alone"] if credit is None else []
+    return AuditedModel(net.names, len(y), row, replace(verdict, reasons=(*verdict.reasons, *remarks)))
 
 
 def is_list_of(values: object, kind: Any) -> bool:

@@ -111,7 +111,7 @@ def test_an_exploded_branch_and_a_head_of_rank_one() -> None:
 
 
 def made_up(word: str) -> Case:
-    """A case that faudit-1 judges so."""
+    """A case that faudit-1 and faudit-2 judge so."""
     spoilt: dict[str, dict[str, Any]] = {
         TRUSTWORTHY: {}, WALK_BACK: {"hidden_norms": [1.0, 99.0]}, INCONCLUSIVE: {"block_turn": None},
     }  # fmt: skip
@@ -124,7 +124,8 @@ def test_the_table_counts_what_was_caught_flagged_and_neither() -> None:
     words |= {"bp": WALK_BACK, "bp vit": INCONCLUSIVE, "dfa as published": TRUSTWORTHY, "sign flipped": INCONCLUSIVE}
     cases = {(name, seed): made_up(words[name]) for name in CASES for seed in (1, 2)}
     result = document(cases, seeds=[1, 2], code="x")
-    ours = result["columns"]["faudit-1"]
+    ours = result["columns"]["faudit-2"]
+    assert ours == result["columns"]["faudit-1"], "chance finds nothing in these"
     healthy = sum(case.healthy for case in CASES.values())
     broken = len(CASES) - healthy
     assert (ours["healthy"]["n"], ours["healthy"]["walked_back"]) == (2 * healthy, 2)
@@ -132,7 +133,7 @@ def test_the_table_counts_what_was_caught_flagged_and_neither() -> None:
     assert ours["healthy"]["wrong"] == ["bp (seed 1, 2)"]
     assert ours["broken"]["neither"] == ["sign flipped (seed 1, 2)"] and ours["broken"]["inconclusive"] == 2
     text = page(result)
-    assert f"{2 * broken - 4} of {2 * broken}" in text and "| dfa as published | broken: the study's DFA |" in text
+    assert f"{2 * broken - 4} of {2 * broken}" in text and "| dfa as published | broken: the paper's DFA |" in text
 
 
 def test_a_column_names_each_case_once() -> None:
@@ -186,5 +187,5 @@ def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, caps
             stream.write(json.dumps({"key": task.key, "code": code, "row": to_line(row)}) + "\n")
     assert main(["bench", "protocol", "--seeds", "7", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result["columns"]) == {"faudit-1", "study", "accuracy + Γ"}
+    assert list(result["columns"]) == ["faudit-2", "faudit-1", "paper", "accuracy + Γ"]
     assert (tmp_path / "confusion.md").exists() and len(rows.read_text().splitlines()) == len(tasks([7]))

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from faudit.audit.audit import control_of
+from faudit.audit.audit import case_of, control_of
 from faudit.audit.checks.check import Case, Control
 from faudit.bench.protocol.cases import CASES
 from faudit.config import RunConfig
@@ -25,10 +25,10 @@ from faudit.errors import StoreError
 from faudit.store.files import write_whole
 from faudit.store.rows import Row, from_line, to_line
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[2]
 # What decides a measured row; the audit is not among it, since it judges what is there.
 MADE_BY = (
-    "nets", "rules", "data", "probes", "planted/faults.py", "planted/cases.py",
+    "nets", "rules", "data", "probes", "bench/protocol/faults.py", "bench/protocol/cases.py",
     "config.py", "train.py", "experiment.py", "tensors.py", "rng.py",
 )  # fmt: skip
 
@@ -123,8 +123,13 @@ def cases_of(seeds: Sequence[int], *, out: Path) -> dict[tuple[str, int], Case]:
         for name, case in CASES.items():
             config = case.config.with_(seed=seed)
             row, control = rows[Task(name, config).key], Task("", control_of(config))
-            frozen = (Control(control.key, rows[control.key]["test_acc"]),)
-            found[name, seed] = Case(config, [row], row["test_samples"], row["classes"], frozen)
+            found[name, seed] = case_of(
+                config,
+                [row],
+                samples=row["test_samples"],
+                classes=row["classes"],
+                control=Control(control.key, rows[control.key]["test_acc"]),
+            )
     return found
 
 

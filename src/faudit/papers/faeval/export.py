@@ -1,4 +1,4 @@
-"""Runs → the paper's result files.  (no torch)"""
+"""Runs → the paper's result files."""
 
 from __future__ import annotations
 

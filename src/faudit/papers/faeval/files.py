@@ -1,4 +1,4 @@
-"""The paper's result files: what they are called, and which of our words and experiments stand in them.  (no torch)
+"""The paper's result files: what they are called, and which of our words and experiments stand in them.
 
 Gradients in these files are of the mean loss over the evaluation buffer. Ours are of each sample's own loss, so its n
 samples divide on the way out (``export``) and multiply on the way in (``import_``). A number that overflowed is null.

@@ -1,4 +1,4 @@
-"""The paper's result files → runs marked imported.  (no torch)"""
+"""The paper's result files → runs marked imported."""
 
 from __future__ import annotations
 
