@@ -123,7 +123,7 @@ def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, sec
     ``seconds`` is what training took since the row before (checkpoints included), ``probe_seconds`` what this row took.
     """
     started = time.perf_counter()
-    row: Row = {"epoch": epoch}
+    row = Row(epoch=epoch)
     reading = read(experiment)
     for probe in PROBES.values():
         if probe.tier == "cheap" or is_probed(experiment.config, epoch):

@@ -29,7 +29,7 @@ from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, decide, jud
 from faudit.audit.method import methods
 from faudit.audit.protocol import PROTOCOLS, Protocol
 from faudit.cli.main import main
-from faudit.store.rows import to_line
+from faudit.store.rows import Row, to_line
 from tests.support import fabricate
 
 SMALL = RunConfig(epochs=2, width=16, depth=2, batch_size=128)
@@ -58,7 +58,7 @@ HEALTHY: dict[str, Any] = {
 
 
 def case(rule: str = "dfa", frozen: float | None = 0.8, samples: int = 1000, **entries: Any) -> Case:
-    rows = [{**HEALTHY, "epoch": 0}, {**HEALTHY, **entries}]
+    rows = [Row(HEALTHY, epoch=0), Row(HEALTHY, **entries)]
     control = None if frozen is None else Control("frozen", frozen)
     return case_of(RunConfig(rule=rule), rows, samples=samples, classes=10, control=control)
 
@@ -130,9 +130,8 @@ def test_a_label_never_decides() -> None:
 def test_what_was_not_measured_is_never_a_pass(name: str, entries: dict[str, Any]) -> None:
     one = case(**entries)
     if name in ("null", "feedback"):
-        one = Case(
-            one.config, [{k: v for k, v in one.last.items() if not k.startswith("gamma_null")}], 1000, 10, one.frozen
-        )
+        row = Row({k: v for k, v in one.last.items() if not k.startswith("gamma_null")})
+        one = Case(one.config, [row], 1000, 10, one.frozen)
     assert status(name, one) == NOT_MEASURED and judge(one, OURS).verdict == INCONCLUSIVE
 
 
@@ -200,11 +199,11 @@ def test_a_run_of_a_few_epochs_is_not_asked_about_depth() -> None:
 
 
 def test_the_null_score_is_of_whole_draws_and_leaves_out_block_0_and_blocks_without_a_null() -> None:
-    row = {
-        "gamma": [9.0, 0.3, 0.1, 1.0],
-        "gamma_null_std": [1.0, 0.03, 0.04, 0.0],
-        "gamma_null_draws": [[0.0, 1.0, 2.0], [0.1, 0.2, None], [0.3, -0.2, 5.0], [1.0, 1.0, 1.0]],
-    }
+    row = Row(
+        gamma=[9.0, 0.3, 0.1, 1.0],
+        gamma_null_std=[1.0, 0.03, 0.04, 0.0],
+        gamma_null_draws=[[0.0, 1.0, 2.0], [0.1, 0.2, None], [0.3, -0.2, 5.0], [1.0, 1.0, 1.0]],
+    )
     assert fed_blocks(row, first=1) == [1, 2] and fed_blocks(row, first=0) == [0, 1, 2]
     draws = np.array([[0.1, 0.3], [0.2, -0.2]]).mean(axis=1)  # the third draw lacks a block
     assert score(row, [1, 2]) == pytest.approx((0.2 - draws.mean()) / draws.std(ddof=1))
@@ -218,7 +217,7 @@ def test_draws_that_share_no_defined_block_leave_the_null_undecided() -> None:
 
 
 def test_the_only_block_and_the_first_tap_of_a_foreign_model_are_judged() -> None:
-    backwards = {name: value[:1] if isinstance(value, list) else value for name, value in HEALTHY.items()}
+    backwards = Row({name: value[:1] if isinstance(value, list) else value for name, value in HEALTHY.items()})
     backwards["gamma"] = [-1.0]
     for config in (RunConfig(rule="dfa", depth=1), None):
         assert status("null", Case(config, [backwards], 1000, 10)) == FIRED
@@ -231,7 +230,7 @@ def test_first_fire_is_the_first_logged_epoch_after_0_of_every_check() -> None:
         {"hidden_norms": [1.0, 60.0], "test_acc": 0.1, "reference_rank": [1.0]}, {},
         {"hidden_norms": [1.0, 60.0], "reference_rank": [1.0], "test_acc": None}, {"test_acc": 0.1}, {},
     ]  # fmt: skip
-    rows = [{**HEALTHY, "epoch": 5 * place, **change} for place, change in enumerate(changes)]
+    rows = [Row(HEALTHY, epoch=5 * place, **change) for place, change in enumerate(changes)]
     control = Control("frozen", 0.8, {0: 0.8, 5: 0.5, 15: 0.8, 20: 0.8})
     verdict = judge(Case(RunConfig(rule="dfa"), rows, 1000, 10, (control,)), OURS)
     first = {finding.check: finding.first_fire for finding in verdict.findings}

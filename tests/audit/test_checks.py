@@ -26,6 +26,7 @@ from faudit.figures import FIGURES
 from faudit.figures.table import Table
 from faudit.papers import PAPERS
 from faudit.papers.faeval.claims import floor_fires, scale_fires
+from faudit.store.rows import Row
 from tests.audit.test_audit import case
 
 
@@ -150,9 +151,9 @@ def test_figures_and_claims_ask_the_protocol_for_the_published_thresholds(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     other = Protocol("paper", checks=(Scale(growth=7.0), Floor(floor=0.5), Points(points=0.25)))
-    assert not scale_fires({"hidden_norms": [1.0, 8.0]}) and not floor_fires({"grad_norms": [0.4]})
+    assert not scale_fires(Row(hidden_norms=[1.0, 8.0])) and not floor_fires(Row(grad_norms=[0.4]))
     monkeypatch.setitem(PROTOCOLS, "paper", other)
-    assert scale_fires({"hidden_norms": [1.0, 8.0]}) and floor_fires({"grad_norms": [0.4]})
+    assert scale_fires(Row(hidden_norms=[1.0, 8.0])) and floor_fires(Row(grad_norms=[0.4]))
     table = Table(PAPERS["faeval"].plan(), tmp_path, partial=True)
     drawn = {name: FIGURES[name]().numbers(table) for name in ("crossarch", "penalty-sweep")}
     assert [numbers["floor"] for numbers in drawn.values()] == [0.5, 0.5] and drawn["penalty-sweep"]["margin"] == 0.25

@@ -17,6 +17,7 @@ from faudit.audit.page import measured
 from faudit.audit.protocol import PROTOCOLS
 from faudit.audit.strategies import over_thresholds, side_by_side, strategies
 from faudit.cli.main import main
+from faudit.store.rows import Row
 from tests.audit.test_audit import case
 from tests.support import fabricate
 
@@ -115,16 +116,11 @@ def test_the_command_tells_strategies_thresholds_and_methods(store: Path, capsys
 
 
 def test_the_page_shows_both_definitions_beside_null_and_controls() -> None:
-    row = {
-        "gamma": [0.5, 0.1, 0.3],
-        "rho": [0.5, None, 0.2],
-        "rho_study": [0.4, 0.05, 0.15],
-        "gamma_null_mean": [0.0] * 3,
-    }
+    row = Row(gamma=[0.5, 0.1, 0.3], rho=[0.5, None, 0.2], rho_study=[0.4, 0.05, 0.15], gamma_null_mean=[0.0] * 3)
     head, _, *lines = measured(row)[:-1]
     assert head == "| block | Γ | Γ, fresh feedback | ρ | ρ of the paper |"
     assert lines[1] == "| 1 | +0.100 | +0.000 | – | +0.050 |"
-    assert lines[-1] == "| mean of 1 … | +0.200 | +0.000 | – | +0.100 |" and measured({"epoch": 0}) == []
+    assert lines[-1] == "| mean of 1 … | +0.200 | +0.000 | – | +0.100 |" and measured(Row(epoch=0)) == []
 
 
 def test_nothing_to_audit_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from faudit.figures.figure import FORMATS, Numbers, deep, final, headed, line, m
 from faudit.figures.style import VENUES, Style
 from faudit.figures.table import Table
 from faudit.papers.faeval import PAPER
-from faudit.store.rows import to_line
+from faudit.store.rows import Row, to_line
 from tests.support import fabricate
 
 PLAN = PAPER.plan(epochs=12)
@@ -156,8 +156,8 @@ def test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_loga
 
 
 def test_deep_means_every_block_but_the_first_and_undefined_stays_undefined() -> None:
-    assert deep("gamma")({"gamma": [0.9, 0.1, 0.2, 0.3]}) == pytest.approx(0.2)
-    assert deep("gamma")({"gamma": [0.9, 0.1, None, 0.3]}) is None and deep("rho")({}) is None
+    assert deep("gamma")(Row(gamma=[0.9, 0.1, 0.2, 0.3])) == pytest.approx(0.2)
+    assert deep("gamma")(Row(gamma=[0.9, 0.1, None, 0.3])) is None and deep("rho")(Row()) is None
 
 
 def test_numbers_that_overflowed_are_left_out_of_a_logarithmic_axis_and_told(tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ import pytest
 from faudit.audit.checks import CHECKS
 from faudit.audit.checks.check import NOT_MEASURED, PASSED, Check
 from faudit.audit.protocol import PROTOCOLS
+from faudit.store.rows import Row
 from tests.audit.test_audit import case
 from tests.conftest import ROOT
 
 OF_CASE = {"epoch", "null_of", "dtype"}  # what a case itself reads of a row: which one it is, and what it is of
 
 
-class Recorded(dict[str, Any]):
+class Recorded(Row):
     """A row that knows which entries were asked for."""
 
     def __init__(self, row: dict[str, Any]) -> None:
@@ -76,8 +77,8 @@ def test_a_healthy_case_passes_and_asking_changes_nothing(check: Check) -> None:
 def test_a_missing_entry_is_not_measured_and_never_a_pass(check: Check) -> None:
     for name in check.reads:
         row = case().last
-        without = {entry: value for entry, value in row.items() if entry != name}
-        for spoilt in (without, {**row, name: None}):
+        without = Row({entry: value for entry, value in row.items() if entry != name})
+        for spoilt in (without, Row({**row, name: None})):
             found = check.find(dataclasses.replace(case(), rows=[spoilt]))
             assert (found.status, found.value) == (NOT_MEASURED, None), name
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from typing import Any, get_args
+
 import pytest
 import torch
 
-from faudit.probes import PROBES
+from faudit.nets.net import part
+from faudit.probes import PROBES, Declaration, Entry, Kind, Need, Shape, Tier
+from faudit.probes.distribution import QUANTILES
+from faudit.probes.perturbation import DRAWS
+from faudit.probes.probe import Reading
+from faudit.store.rows import FOREIGN, LOOP, Row, from_lines, to_line
 from tests.support.nets import TINY_NETS, Setup
 
 ANY_NET = next(iter(TINY_NETS))
@@ -39,7 +48,57 @@ def test_a_probe_works_where_gradients_are_switched_off(probe_name: str, rule_na
         assert PROBES[probe_name]().measure(setup.reading()) == with_grad
 
 
-def test_probes_write_different_entries(rule_name: str) -> None:
-    reading = Setup(rule_name, ANY_NET).reading()
-    entries = [name for probe in PROBES for name in PROBES[probe]().measure(reading)]
-    assert len(entries) == len(set(entries))
+def test_what_is_read_from_the_source_is_what_the_class_declares(probe_name: str) -> None:
+    probe = PROBES[probe_name]
+    declared = PROBES.declared(probe_name)
+    assert declared == Declaration(probe.entries, probe.tier, probe.version, probe.needs)
+    assert set(declared.needs) <= set(get_args(Need)) and declared.tier in get_args(Tier)
+    for entry in declared.entries:
+        assert entry.shape in get_args(Shape) and entry.kind in get_args(Kind), entry.name
+        assert entry.text[0].isupper() or entry.text[0] in "Γρ√1", f"{entry.name}: a sentence"
+        assert entry.text.endswith("."), f"{entry.name}: a sentence"
+
+
+def test_the_declarations_are_read_without_torch_and_at_once() -> None:
+    code = (
+        "import sys, time; from faudit.probes import PROBES; began = time.process_time(); "
+        "assert 'gamma' in PROBES.entries and PROBES.declared('norms').tier == 'cheap'; "
+        "assert time.process_time() - began < 0.5; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_probes_return_exactly_the_entries_they_declare_and_the_reader_takes_them(
+    rule_name: str, net_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faudit.probes.perturbation.DIRECTIONS", 4)  # each costs three passes; four show as much
+    reading = Setup(rule_name, net_name).reading()
+    row = Row({entry.name: 0 for entry in LOOP})
+    for name, probe in PROBES.items():
+        measured, declared = probe().measure(reading), PROBES.declared(name).entries
+        assert list(measured) == [entry.name for entry in declared]
+        for entry in declared:
+            assert_declared(measured[entry.name], entry, reading)
+        row |= measured
+    assert from_lines([to_line(row).encode()], where="rows.jsonl") == [row]
+
+
+def assert_declared(value: Any, entry: Entry, reading: Reading) -> None:
+    """A value has the shape and the kind of its entry, in this network."""
+    blocks, parts = reading.net.blocks, len({part(name) for name in reading.params})
+    lengths: dict[Shape, list[int]] = {
+        "scalar": [], "taps": [blocks + 1], "blocks": [blocks], "parts": [parts], "signals": [reading.net.signals],
+        "draws": [blocks, DRAWS if reading.state else 0], "quantiles": [blocks, len(QUANTILES)],
+    }  # fmt: skip
+    cells = [value]
+    for length in lengths[entry.shape]:
+        assert all(isinstance(cell, list) and len(cell) == length for cell in cells if cell is not None), entry.name
+        cells = [inner for cell in cells if cell is not None for inner in cell]
+    kinds: dict[Kind, type] = {"number": float, "count": int, "flag": bool, "text": str}
+    assert {type(cell) for cell in cells} <= {kinds[entry.kind], type(None)}, entry.name
+
+
+def test_probes_write_different_entries() -> None:
+    names = [entry.name for probe in PROBES for entry in PROBES.declared(probe).entries]
+    assert len(names) == len(set(names)) and list(PROBES.entries) == names
+    assert not set(names) & {entry.name for entry in (*LOOP, *FOREIGN)}

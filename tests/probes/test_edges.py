@@ -22,6 +22,7 @@ from faudit.audit.checks.reference import Reference
 from faudit.nets.net import part
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
+from faudit.store.rows import Row
 from faudit.watch.reading import turned
 from tests.conftest import CLASSES, Setup
 from tests.probes.test_referees import reading_of
@@ -186,7 +187,7 @@ def test_a_gradient_that_float32_lost_and_float64_has_is_a_disagreement_and_not_
 
 def test_a_reference_of_nothing_is_not_measured_and_never_a_pass_or_a_fault() -> None:
     measured = PROBES["precision"]().measure(at_edge("no gradient", "dfa")[1])
-    row = {"epoch": 1, "eval_samples": SAMPLES, **measured}
+    row = Row(measured, epoch=1, eval_samples=SAMPLES)
     found = Reference().find(Case(None, [row], SAMPLES, CLASSES))
     assert found.status == NOT_MEASURED and "exactly zero" in found.reason
 

@@ -184,11 +184,11 @@ def test_gamma_is_the_mean_over_samples_of_each_samples_own_cosine() -> None:
 
 def test_headline_deep_interior_first_and_last_of_one_row_by_hand() -> None:
     """Γ = (.4, −.1, .3, .8): headline .35, deep 1/3, interior .1. One row, and they do not meet."""
-    row: Row = {"gamma": [0.4, -0.1, 0.3, 0.8], "hidden_norms": [1.0] * 5, "grad_norms": [1.0] * 5}
+    row = Row(gamma=[0.4, -0.1, 0.3, 0.8], hidden_norms=[1.0] * 5, grad_norms=[1.0] * 5)
     row |= {"epoch": 1, "grad_norms_frobenius": [1.0] * 5, "acc_eval": 0.5, "loss_eval": 1.0}
     assert to_entry(row, RunConfig(rule="dfa"), key="dfa_log")["gamma_dfa"] == pytest.approx(0.35)
     assert deep("gamma")(row) == pytest.approx(1 / 3)
-    assert to_entry({**row, "gamma": [0.4, None]}, RunConfig(rule="dfa"), key="dfa_log")["gamma_dfa"] is None
+    assert to_entry(Row(row, gamma=[0.4, None]), RunConfig(rule="dfa"), key="dfa_log")["gamma_dfa"] is None
 
     cosines = [0.4, -0.1, 0.8]
     credit = [[[c, math.sqrt(1 - c * c)]] * 2 for c in cosines]
@@ -201,10 +201,10 @@ def test_headline_deep_interior_first_and_last_of_one_row_by_hand() -> None:
 
 def test_a_good_block_0_does_not_hide_deep_blocks_that_learn_nothing() -> None:
     """The study's DFA: Γ = (.42, 0, 0, 0). Its mean, .105, reads as aligned; the deep blocks are at chance."""
-    row = {
-        "epoch": 9, "test_acc": 0.5, "gamma": [0.42, 0.0, 0.0, 0.0], "gamma_chance": [0.01] * 4,
-        "gamma_null_std": [0.02] * 4, "gamma_null_draws": [[0.02, -0.02] * 10] * 4, "gamma_bp": [1.0] * 4,
-    }  # fmt: skip
+    row = Row(
+        epoch=9, test_acc=0.5, gamma=[0.42, 0.0, 0.0, 0.0], gamma_chance=[0.01] * 4,
+        gamma_null_std=[0.02] * 4, gamma_null_draws=[[0.02, -0.02] * 10] * 4, gamma_bp=[1.0] * 4,
+    )  # fmt: skip
     case = Case(RunConfig(rule="dfa"), [row], 1000, 10)
     assert accuracy_and_gamma(case) == TRUSTWORTHY, "the pitfall would show here"
     assert deep("gamma")(row) == 0.0 and score(row, [1, 2, 3]) == 0.0

@@ -25,6 +25,7 @@ from faudit.rules.bp import BP
 from faudit.rules.dfa import DFA
 from faudit.rules.frozen import frozen, outside_blocks
 from faudit.rules.rule import State, Step
+from faudit.store.rows import Row
 from faudit.sweep.study import CONTROLS
 from tests.audit.test_audit import HEALTHY
 from tests.conftest import Setup
@@ -113,7 +114,7 @@ def test_a_rule_without_a_control_says_why_when_it_is_asked_for(monkeypatch: pyt
         rules["frozen-dfa"]
     assert "\n" not in str(caught.value)
     monkeypatch.setattr("faudit.audit.audit.RULES", rules)
-    case = case_of(RunConfig(rule="dfa"), [HEALTHY], samples=1000, classes=10, control=None)
+    case = case_of(RunConfig(rule="dfa"), [Row(HEALTHY)], samples=1000, classes=10, control=None)
     for protocol, check in (("faudit-2", "depth"), ("paper", "points")):
         found = PROTOCOLS[protocol][check].find(case)
         assert found.status == NOT_MEASURED and found.reason.endswith("can be made: its blocks are all it trains")

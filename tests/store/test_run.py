@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.store.rows import to_line
 from faudit.store.run import ENDED, Run, Status, runs_in
+from tests.support.fabricate import row
 
 ENV = {"faudit": "0", "torch": "1", "cpu": "x", "data_sha256": "abc"}
 
@@ -55,24 +57,47 @@ def test_a_failed_run_says_why(run: Run) -> None:
 
 def test_rows_append_and_a_torn_line_is_not_a_row(run: Run) -> None:
     for epoch in range(4):
-        run.append({"epoch": epoch, "x": [None, float("inf")]})
+        run.append(row(RunConfig(), epoch, random.Random(0)) | {"gamma": [None, 0.0, float("inf"), 0.5]})
     whole = run.rows()
     assert [row["epoch"] for row in whole] == [0, 1, 2, 3]
     data = run.rows_file.read_bytes()
     for cut in range(len(data)):
         run.rows_file.write_bytes(data[:cut])
         assert run.rows() == whole[: data[:cut].count(b"\n")]
-    run.rows_file.write_bytes(data + b'{"epoch": 4, "x"')
+    run.rows_file.write_bytes(data + b'{"epoch": 4, "gam')
     run.keep_rows(until=2)
     assert [row["epoch"] for row in run.rows()] == [0, 1, 2]
-    run.append({"epoch": 3})
+    run.append(row(RunConfig(), 3, random.Random(0)))
     assert [row["epoch"] for row in run.rows()] == [0, 1, 2, 3]
 
 
-def test_a_damaged_line_in_the_middle_is_named(run: Run) -> None:
-    run.rows_file.write_text(to_line({"epoch": 0}) + "garbage\n" + to_line({"epoch": 1}))
-    with pytest.raises(StoreError, match=r"rows.jsonl, line 2 is damaged"):
+def test_a_damaged_line_is_named(run: Run) -> None:
+    lines = [to_line(row(RunConfig(), epoch, random.Random(0))) for epoch in range(3)]
+    run.rows_file.write_text(lines[0] + "garbage\n" + lines[1])
+    with pytest.raises(StoreError, match=rf"{run.path}/rows.jsonl, line 2 is damaged: expected a row of JSON"):
         run.rows()
+    with pytest.raises(StoreError, match="line 2 is damaged"):
+        run.last_rows()
+    run.rows_file.write_text(lines[0] + lines[1] + lines[2].replace('"gamma": [', '"gamma": [[], '))
+    for read in (run.rows, run.last_rows):
+        with pytest.raises(
+            StoreError, match=r"rows.jsonl, line 3 is damaged: gamma: expected a list of 4 numbers, got"
+        ):
+            read()
+
+
+def test_the_last_row_alone_is_the_last_of_all_rows(run: Run) -> None:
+    assert run.last_rows() == run.rows() == []
+    for epoch in range(3):
+        run.append(row(RunConfig(), epoch, random.Random(0)))
+    assert run.last_rows() == run.rows()[-1:] and len(run.rows()) == 3
+
+
+def test_rows_that_are_linked_to_themselves_get_one_line(run: Run) -> None:
+    run.rows_file.symlink_to(run.rows_file.name)
+    for read in (run.rows, run.last_rows):
+        with pytest.raises(StoreError, match="cannot use"):
+            read()
 
 
 def test_the_same_question_is_welcome_and_another_is_not(run: Run) -> None:

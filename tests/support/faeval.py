@@ -22,22 +22,24 @@ DIGITS = PAPER.plan("digits", epochs=1, seeds=(SEED,))
 def row(epoch: int, config: RunConfig, **changes: Any) -> Row:
     """What training logs, with numbers that tell taps, epochs and rules apart."""
     size = 3.0 + epoch + len(config.rule) / 7
-    return {
-        "epoch": epoch,
-        "hidden_norms": [size * (tap + 1) for tap in range(L + 1)],
-        "grad_norms": [0.1 / size / (tap + 1) for tap in range(L + 1)],
-        "grad_norms_frobenius": [2.3 / size / (tap + 1) for tap in range(L + 1)],
-        "gamma": [0.25, 0.125, -0.5, 0.0],
-        "gamma_undefined": [0] * L,
-        "acc_eval": 0.3 + epoch / 100,
-        "loss_eval": 2.0 - epoch / 10,
-        "test_acc": None,
-        "eval_samples": N,
-        "train_loss": None,
-        "seconds": 1.0,
-        "probe_seconds": 0.1,
-        **changes,
-    }
+    return Row(
+        {
+            "epoch": epoch,
+            "hidden_norms": [size * (tap + 1) for tap in range(L + 1)],
+            "grad_norms": [0.1 / size / (tap + 1) for tap in range(L + 1)],
+            "grad_norms_frobenius": [2.3 / size / (tap + 1) for tap in range(L + 1)],
+            "gamma": [0.25, 0.125, -0.5, 0.0],
+            "gamma_undefined": [0] * L,
+            "acc_eval": 0.3 + epoch / 100,
+            "loss_eval": 2.0 - epoch / 10,
+            "test_acc": None,
+            "eval_samples": N,
+            "train_loss": None,
+            "seconds": 1.0,
+            "probe_seconds": 0.1,
+            **changes,
+        }
+    )
 
 
 def fabricate(config: RunConfig, runs: Path, rows: Iterable[Row] | None = None) -> Run:

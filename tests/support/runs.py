@@ -20,7 +20,7 @@ TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
 
 
 def without_timings(rows: list[Row]) -> list[Row]:
-    return [{name: value for name, value in row.items() if name not in TIMINGS} for row in rows]
+    return [Row({name: value for name, value in row.items() if name not in TIMINGS}) for row in rows]
 
 
 def same_weights(a: Run, b: Run) -> bool:

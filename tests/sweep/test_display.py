@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from faudit.config import RunConfig
+from faudit.store.rows import Row
 from faudit.sweep.display import Bars, Lines, Pace
 from faudit.train import fit
 from tests.support.runs import TINY
@@ -53,9 +54,9 @@ def test_the_pace_of_a_run_tells_the_time_to_its_end(monkeypatch: pytest.MonkeyP
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     pace, config = Pace(), RunConfig(epochs=10)
-    assert pace.left(config, None) == pace.left(config, {"epoch": 2}) == ""
+    assert pace.left(config, None) == pace.left(config, Row(epoch=2)) == ""
     now = 120.0
-    assert pace.left(config, {"epoch": 4}) == "0:01:00 left"
-    assert pace.left(config, {"epoch": 1}) == ""  # back at a checkpoint: measured anew
+    assert pace.left(config, Row(epoch=4)) == "0:01:00 left"
+    assert pace.left(config, Row(epoch=1)) == ""  # back at a checkpoint: measured anew
     now = 121.0
-    assert pace.left(config, {"epoch": 2}) == "0:00:08 left"
+    assert pace.left(config, Row(epoch=2)) == "0:00:08 left"

@@ -10,6 +10,7 @@ import torch
 
 from faudit.audit.checks.null import score
 from faudit.rules.rule import output_error
+from faudit.store.rows import Row
 from faudit.tensors import cosines
 from faudit.watch.copies import inspected
 from faudit.watch.reading import ForeignReading, turned
@@ -46,7 +47,7 @@ def test_the_null_without_fresh_feedback_is_as_wide_as_with_it() -> None:
                 for credits in (reading.credits, *reading.fresh_credits(20))
             ]
             draws = np.array(gammas[1:])
-            row = {"gamma": gammas[0], "gamma_null_draws": draws.T.tolist()}
+            row = Row(gamma=gammas[0], gamma_null_draws=draws.T.tolist())
             scores[fresh].append(score(row, [0, 1, 2]))
     for found in scores.values():
         assert 0.8 < np.std(found) < 1.25 and np.mean(np.array(found) > 1.77) < 0.13

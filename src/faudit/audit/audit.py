@@ -21,7 +21,6 @@ from faudit.errors import StoreError
 from faudit.rules import RULES, control_name
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
-from faudit.store.summary import whole_rows
 
 EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
 
@@ -86,8 +85,7 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
         samples, classes = len(dataset.test_y), dataset.classes
     control = (beside or ControlIndex(run.path.parent)).control(config)
     case = case_of(config, [*run.rows()[:-1], row], samples=samples, classes=classes, control=control)
-    with whole_rows(run):
-        return Audited(run, config, case, judge(case, protocol))
+    return Audited(run, config, case, judge(case, protocol))
 
 
 def case_of(config: RunConfig, rows: Sequence[Row], *, samples: int, classes: int, control: Control | None) -> Case:

@@ -33,7 +33,7 @@ def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:
     if not run.checkpoint.exists():
         return row  # a log without weights: what was not measured stays so
     with threads(config.threads):  # as the run: tiny tensors only wait for a second one
-        return {**row, **measured(run, config, row["epoch"], data_dir=data_dir)}
+        return Row(row | measured(run, config, row["epoch"], data_dir=data_dir))
 
 
 def measured(run: Run, config: RunConfig, last: int, *, data_dir: Path | None) -> Row:
@@ -43,7 +43,7 @@ def measured(run: Run, config: RunConfig, last: int, *, data_dir: Path | None) -
         raise StoreError(f"{run.path}: its rows end at epoch {last}, its checkpoint at {epoch}. Resume it first.")
     full = [probe() for probe in PROBES.values() if probe.tier == "full"]
     entries = {name: value for probe in full for name, value in probe.measure(reading).items()}
-    return {**entries, "eval_samples": len(reading.y)}  # older rows do not say
+    return Row({**entries, "eval_samples": len(reading.y)})  # older rows do not say
 
 
 def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[Reading, int]:

@@ -18,10 +18,6 @@ from faudit.figures.plan import Plan
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
 
-PER_TAP = ("hidden_norms", "grad_norms", "gamma", "rho", "rho_study", "gamma_null_mean", "gamma_null_std")
-PLAIN = ("acc_eval", "test_acc")
-NUMBERS = frozenset({float, int, type(None)})  # exact types: a bool is an int, and no number here
-
 
 @dataclass(frozen=True)
 class Series:
@@ -36,7 +32,7 @@ class Series:
 
     @cached_property
     def rows(self) -> list[Row]:
-        return checked(self.run.rows(), self.run)
+        return self.run.rows()
 
     @cached_property
     def status(self) -> Status:
@@ -146,22 +142,3 @@ class Table:
         except StoreError as error:
             self.remark(f"left out: {error}")
             return False
-
-
-def checked(rows: list[Row], run: Run) -> list[Row]:
-    """The rows, if every entry that is drawn or judged is a number or a list of numbers."""
-    for row in rows:
-        for name in PER_TAP:
-            values = row.get(name)
-            if values is not None and not (type(values) is list and NUMBERS.issuperset(map(type, values))):
-                raise StoreError(damage(run, row, name, "a list of numbers", values))
-        for name in PLAIN:
-            if type(row.get(name)) not in NUMBERS:
-                raise StoreError(damage(run, row, name, "a number", row[name]))
-    if rows and not all(isinstance(rows[-1].get(name), list) for name in ("hidden_norms", "grad_norms")):
-        raise StoreError(f"{run.rows_file} is damaged: expected hidden_norms and grad_norms in every row")
-    return rows
-
-
-def damage(run: Run, row: Row, name: str, expected: str, got: object) -> str:
-    return f"{run.rows_file} is damaged: epoch {row['epoch']}, {name}: expected {expected}, got {str(got)[:40]!r}"

@@ -23,7 +23,8 @@ from torch import Tensor
 from faudit import rng
 from faudit.errors import CheckpointError
 from faudit.store.files import write_whole
-from faudit.store.run import AGAIN, Run, damaged
+from faudit.store.rows import AGAIN
+from faudit.store.run import Run, damaged
 
 FORMAT = 1
 

@@ -31,11 +31,11 @@ FILES = ("config.json", "env.json", "rows.jsonl", "done.json", "failed.json")
 ENDS = slice(3, 5)  # the two of them that say that a run has ended
 STATES = (*ENDED, Status.RUNNING, Status.STOPPED)
 
-Entry = dict[str, Any]
+Overview = dict[str, Any]
 Known = dict[str, tuple[str, bytes, int]]  # name → marks, the entry as JSON, its checksum
 
 
-def entries(store: Path) -> tuple[list[Entry], list[str]]:
+def entries(store: Path) -> tuple[list[Overview], list[str]]:
     """The overview of every run, by name; a run that cannot be read is told of in the second list and left out."""
     marks, place = marked(store), str(store)
     path = store / "index.sqlite"
@@ -82,11 +82,11 @@ def sign(path: str) -> str:
     return f"{about.st_size}:{about.st_mtime_ns}"
 
 
-def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Entry | None:
+def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Overview | None:
     """What is remembered of a run, if it is of these very files and whole."""
     if known is None or not mark or known[0] != mark or zlib.crc32(known[1]) != known[2]:
         return None
-    entry: Entry = orjson.loads(known[1])
+    entry: Overview = orjson.loads(known[1])
     return entry
 
 
@@ -158,7 +158,7 @@ def value_of(key: str, text: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def matches(entry: Entry, wanted: Mapping[str, list[Any]]) -> bool:
+def matches(entry: Overview, wanted: Mapping[str, list[Any]]) -> bool:
     """Whether a run is one that was asked for."""
     config = entry["config"]
     return all((entry[key] if key == "status" else config[key]) in values for key, values in wanted.items())

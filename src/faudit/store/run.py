@@ -22,7 +22,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -35,10 +35,9 @@ from faudit.config import RunConfig
 from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
 from faudit.registry import unknown
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
-from faudit.store.rows import TIMINGS, Row, from_line, from_lines, to_line
+from faudit.store.rows import AGAIN, TIMINGS, Row, from_lines, to_line
 
 FORMAT = 1  # of the run directory; a reader refuses a larger one
-AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
 LOCK_PATIENCE = 2.0  # seconds: somebody asking for the status holds the lock for a moment
 
@@ -201,32 +200,17 @@ class Run:
 
     def row_lines(self) -> list[bytes]:
         """The whole lines of ``rows.jsonl``; a last line cut short by a kill is none."""
-        if not self._has("rows.jsonl"):
-            return []
         with refusals(f"{self.path}/rows.jsonl"):
+            if not self._has("rows.jsonl"):
+                return []
             return contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1]
 
     def rows(self) -> list[Row]:
-        """Every row. Those of a run that has ended must be the rows that it ended with."""
+        """Every row, checked. Those of a run that has ended must be the rows that it ended with."""
         lines = self.row_lines()
-        rows = self._parsed(lines)  # first: a line that is no row is named
+        rows = from_lines(lines, where=f"{self.path}/rows.jsonl")  # first: a line that is no row is named
         if not self._ended_with(lines):
             raise damaged(self.rows_file, "these are not the rows that the run ended with")
-        return rows
-
-    def _parsed(self, lines: Sequence[bytes]) -> list[Row]:
-        try:
-            return from_lines(lines)
-        except (ValueError, RecursionError):  # one of them is damaged: say which
-            pass
-        rows = []
-        for place, line in enumerate(lines, start=1):
-            try:
-                rows.append(from_line(line.decode("utf-8")))
-            except (ValueError, RecursionError) as error:
-                raise StoreError(
-                    f"{self.rows_file}, line {place} is damaged: expected a row of JSON, got {error}"
-                ) from None
         return rows
 
     def _ended_with(self, lines: Sequence[bytes]) -> bool:
@@ -241,11 +225,10 @@ class Run:
         """The last row alone, if every line looks like a row; else all of them, which names what is wrong."""
         lines = self.row_lines()
         if self._ended_with(lines) and all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
-            with suppress(ValueError, RecursionError):
-                return from_lines(lines[-1:])
+            return from_lines(lines[-1:], where=f"{self.path}/rows.jsonl", first=len(lines))
         return self.rows()
 
-    def append(self, row: Row) -> None:
+    def append(self, row: Mapping[str, Any]) -> None:
         """Add one row and wait until it is on disk."""
         with refusals(self.rows_file), open(self.rows_file, "ab") as file:
             file.write(to_line(row).encode())

@@ -18,7 +18,8 @@ from faudit.sweep.engine import loaded
 
 def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, data_elsewhere: bool) -> None:
     """Refuse a study for everything wrong with its runs, each thing told once; ``data_elsewhere`` is an engine's whose
-    workers may have data that is not here."""
+    workers may have data that is not here.
+    """
     problems: dict[str, list[str]] = {}
 
     def tell(error: Exception, config: RunConfig) -> None:

@@ -87,7 +87,8 @@ class Sender:
 
 def by_value() -> Any:
     """What a task runs. A function inside a function travels whole, not by name: so even a node without faudit can say
-    which node it is."""
+    which node it is.
+    """
 
     def on_node(
         settings: Mapping[str, Any], files: Mapping[str, bytes], data_dir: str | None, sent: list[Any], store: str

@@ -23,6 +23,7 @@ from faudit.papers.faeval import PAPER
 from faudit.papers.faeval.export import export
 from faudit.papers.faeval.import_ import import_file
 from faudit.store import checkpoint
+from faudit.store.rows import Row
 from faudit.store.run import Run
 from faudit.store.summary import overview
 from tests.support.faeval import DIGITS, EVOLUTION, EXPERIMENTS, SEED, L, N, fabricate, read, row
@@ -160,7 +161,7 @@ def test_a_log_shorter_than_its_own_settings_ask_for_did_not_end_well(tmp_path: 
 def test_a_damaged_run_is_left_out_with_a_remark(tmp_path: Path) -> None:
     whole, broken = DIGITS.config("resmlp bp", SEED), DIGITS.config("resmlp dfa", SEED)
     fabricate(whole, tmp_path / "runs")
-    fabricate(broken, tmp_path / "runs", [{"epoch": 0, "hidden_norms": [1.0]}])
+    fabricate(broken, tmp_path / "runs", [Row(epoch=0, hidden_norms=[1.0])])
     table = Table(DIGITS, tmp_path / "runs")
     (path,) = export(table, tmp_path)
     assert read(path)["dfa_log"] is None and len(read(path)["bp_log"]) == 2

@@ -23,7 +23,7 @@ from faudit.bench.protocol.cases import CASES
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.store.files import write_whole
-from faudit.store.rows import Row, from_line, to_line
+from faudit.store.rows import Row, from_lines, to_line
 
 PACKAGE = Path(__file__).parents[2]
 # What decides a measured row; the audit is not among it, since it judges what is there.
@@ -106,8 +106,9 @@ def held(out: Path) -> dict[str, dict[str, Any]]:
     for place, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
-            entries[entry["key"]] = {"code": entry["code"], "row": from_line(entry["row"])}
-        except (ValueError, KeyError, TypeError):
+            (row,) = from_lines([str(entry["row"]).encode()], where=str(out), first=place)
+            entries[entry["key"]] = {"code": entry["code"], "row": row}
+        except (ValueError, KeyError, TypeError, StoreError):
             if place < len(lines):
                 raise StoreError(
                     f"{out}, line {place}, is no measured row. Delete the file to measure again."

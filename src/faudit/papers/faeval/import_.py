@@ -140,4 +140,5 @@ def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
     loss = None if key == PENALTY else entry.at("loss_eval").number()
     scores = {"acc_eval": entry.at("acc_eval").number(high=1.0), "loss_eval": loss, "test_acc": None}
     rest = {"eval_samples": n, **dict.fromkeys(["test_samples", "classes", "train_loss"])}
-    return {"epoch": entry.at("epoch").value, **named, **gamma, **scores, **rest, "seconds": 0.0, "probe_seconds": 0.0}
+    timings = {"seconds": 0.0, "probe_seconds": 0.0}
+    return Row({"epoch": entry.at("epoch").value, **named, **gamma, **scores, **rest, **timings})
