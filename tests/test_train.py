@@ -22,8 +22,7 @@ from faudit.store.checkpoint import weights
 from faudit.store.run import Run
 from faudit.train import fit, learning_rate, one_epoch, read, stream, test_accuracy
 from tests.support.nets import tiny_dataset
-from tests.support.runs import QUICK as QUICK  # tests/probes takes it from here
-from tests.support.runs import same_weights, without_timings
+from tests.support.runs import QUICK, same_weights, without_timings
 
 test_accuracy.__test__ = False  # type: ignore[attr-defined]  # a function of ours, not a test
 

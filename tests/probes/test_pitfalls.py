@@ -1,5 +1,6 @@
-"""The pitfalls that the study lists, each by its name: on our code the test passes, and with the pitfall planted it
-fails (``test_mutations.py`` plants each of them).
+"""The pitfalls that the paper lists, each by its name.
+
+On our code a test passes; with its pitfall planted it fails (``tests/test_mutations.py`` plants each of them).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from faudit.store import checkpoint
 from faudit.store.rows import Row
 from faudit.store.run import Run
 from faudit.train import fit
-from tests.conftest import Setup
-from tests.probes.test_edges import at_edge
-from tests.probes.test_referees import per_sample_gradients
+from tests.support.edges import at_edge
+from tests.support.nets import Setup
+from tests.support.readings import per_sample_gradients
 
 
 def made_of(credits: list[list[list[float]]], gradients: list[list[list[float]]]) -> Reading:
