@@ -283,13 +283,25 @@ def test_a_diverged_run_is_walked_back_and_damaged_rows_get_one_line(
     run = fabricate.write(SMALL, tmp_path)
     (run.path / "done.json").rename(run.path / "failed.json")
     rows = run.rows()
-    rows[-1] |= {"hidden_norms": [1.0, math.inf, math.nan], "test_samples": 360}
+    rows[-1] |= {"hidden_norms": [1.0, math.inf, math.nan, 1.0, 1.0], "test_samples": 360}
     run.rows_file.write_text("".join(map(to_line, rows)))
     assert main(["audit", str(run.path), "--json"]) == 1
     (entry,) = json.loads(capsys.readouterr().out)["runs"]
     assert entry["findings"][0]["value"] == "inf"
-    for rows_text, told in (("", "is damaged"), (to_line({**rows[-1], "hidden_norms": "many"}), "is damaged")):
+    damaged = f"{run.rows_file}, line 1 is damaged: hidden_norms: expected a list of numbers, got 'many'"
+    for rows_text, told in (("", "is damaged"), (to_line({**rows[-1], "hidden_norms": "many"}), damaged)):
         run.rows_file.write_text(rows_text)
         assert main(["audit", str(run.path)]) == 2
         said = capsys.readouterr().err
         assert told in said and len(said.splitlines()) == 1
+
+
+def test_a_bug_in_a_check_is_a_traceback_and_no_damaged_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planted(*_: object) -> None:
+        raise AttributeError("planted")
+
+    run = fabricate.write(SMALL, tmp_path)
+    (run.path / "done.json").rename(run.path / "failed.json")
+    monkeypatch.setattr("faudit.audit.checks.scale.Scale.find", planted)
+    with pytest.raises(AttributeError, match="planted"):
+        audit(run, OURS, data_dir=None)

@@ -220,15 +220,21 @@ def test_a_store_with_strange_rows_or_names_gets_lines_not_tracebacks(
 ) -> None:
     run(capsys, "train", *SMALL, "--runs", str(tmp_path))
     (good,) = tmp_path.iterdir()
-    for name, rows in (("no-entries", '{"epoch": 0}\n'), ("text", '{"epoch": 0, "hidden_norms": "x"}\n')):
+    first = json.loads((good / "rows.jsonl").read_text().splitlines()[0])
+    for name, row, told in (
+        ("no-entries", {"epoch": 0}, "acc_eval: expected in every row, got none"),
+        ("text", {**first, "hidden_norms": "x"}, "hidden_norms: expected a list of numbers, got 'x'"),
+        ("object", {**first, "gamma": {"a": 1}}, "gamma: expected a list of 2 numbers, got {'a': 1}"),
+        ("huge", {**first, "epoch": 10**400}, "epoch: expected a whole number, got 1000"),
+    ):
         (tmp_path / name).mkdir()
         for file in ("config.json", "env.json"):
             (tmp_path / name / file).write_text((good / file).read_text())
-        (tmp_path / name / "rows.jsonl").write_text(rows)
+        (tmp_path / name / "rows.jsonl").write_text(json.dumps(row) + "\n")
         code, _, err = run(capsys, "show", name, "--runs", str(tmp_path))
-        assert code == 2 and "expected the entries of a row" in one_line(err)
+        assert code == 2 and f"{tmp_path / name}/rows.jsonl, line 1 is damaged: {told}" in one_line(err)
     code, out, err = run(capsys, "show", "--runs", str(tmp_path))
-    assert code == 2 and good.name in out and err.count("\n") == 2
+    assert code == 2 and good.name in out and err.count("\n") == 4
     code, _, err = run(capsys, "show", "--runs", "x" * 300)
     assert code == 2 and "File name too long" in one_line(err)
 

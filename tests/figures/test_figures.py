@@ -25,7 +25,7 @@ from faudit.config import KEYS, RunConfig, attribute, command
 from faudit.errors import ConfigError, StoreError
 from faudit.figures import FIGURES
 from faudit.figures.figure import FORMATS, Numbers, deep, final, headed, line, make, of
-from faudit.figures.style import VENUES, Style
+from faudit.figures.style import VENUES, Style, symbol
 from faudit.figures.table import Table
 from faudit.papers.faeval import PAPER
 from faudit.store.rows import Row, to_line
@@ -153,6 +153,11 @@ def test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_loga
     assert one is not None and one["n"] == [2, 2] and one["epochs"] == [0, 1]
     assert one["middle"][0] == pytest.approx(100.0)
     assert one["high"][0] == pytest.approx(10 ** (2 + math.sqrt(2)))  # logs 1 and 3: mean 2, standard deviation √2
+
+
+def test_a_label_is_the_declared_symbol_at_its_place() -> None:
+    assert symbol("hidden_norms", "L") == r"$\|h_L\|$" and symbol("gamma", "2") == r"$\Gamma_2$"
+    assert symbol("grad_norms", "2") == r"$\|\partial\ell/\partial h_2\|$"
 
 
 def test_deep_means_every_block_but_the_first_and_undefined_stays_undefined() -> None:
@@ -297,7 +302,7 @@ def test_text_for_a_number_is_damage_and_huge_numbers_do_not_overflow_a_band(tmp
     table = Table(plan, tmp_path)
     one = line(table, "vit bp", lambda row: row["hidden_norms"][-1], log=True)
     assert one is not None and one["n"] == [2, 2] and one["high"][0] <= 1e300
-    assert any("expected a list of numbers" in remark for remark in table.remarks)
+    assert any("hidden_norms: expected a list of 5 numbers, got" in remark for remark in table.remarks)
 
 
 def test_the_last_value_of_a_run_that_diverged_is_no_final_value(tmp_path: Path) -> None:

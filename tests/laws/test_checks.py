@@ -86,7 +86,7 @@ def test_a_missing_entry_is_not_measured_and_never_a_pass(check: Check) -> None:
 def test_a_check_is_in_some_protocol_and_in_the_documents_table(check: Check) -> None:
     asked = [one for protocol in PROTOCOLS.values() for one in (*protocol.checks, *protocol.labels)]
     assert type(check) in map(type, asked)
-    assert f"| {check.name} | " in (ROOT / "docs" / "protocol.md").read_text()
+    assert f"| `{check.name}` | " in (ROOT / "docs" / "protocol.md").read_text()
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

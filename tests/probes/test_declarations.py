@@ -66,3 +66,4 @@ def test_a_list_has_as_many_places_as_the_network_gives_it() -> None:
     assert Entry("a", "taps", "").lengths(4) == {5} and Entry("a", "blocks", "").lengths(4) == {4}
     assert Entry("a", "parts", "").lengths(4) == {6} and Entry("a", "signals", "").lengths(4) == {4, 5}
     assert Entry("a", "draws", "").lengths(4) == {4} and Entry("a", "scalar", "").lengths(4) == set()
+    assert Entry("a", "taps", "").lengths(0) == set(), "no network is without blocks"

@@ -18,6 +18,7 @@ from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.rules.rule import output_error
+from faudit.store.rows import ENTRIES
 from faudit.watch.model import AuditedModel
 from tests.support.models import CLASSES, WIDTH, Around, Block, batch, mlp, resmlp
 from tests.support.models import MLP_TAPS as TAPS
@@ -129,6 +130,26 @@ def test_without_credit_the_checks_of_credit_do_not_apply_and_depth_wants_a_cont
     assert not {"gamma", "rho"} & audited.row.keys()
     for frozen, verdict in (([0.0, 0.0], TRUSTWORTHY), ([0.9], WALK_BACK)):
         assert audit_model(model, data, taps=TAPS, frozen=frozen, protocol="faudit-1").verdict.verdict == verdict
+
+
+@pytest.mark.parametrize("has_credit", [True, False])
+@pytest.mark.parametrize("has_classes", [True, False])
+def test_every_probe_is_measured_or_the_reason_is_known(has_credit: bool, has_classes: bool) -> None:
+    x, y = batch(64)
+    audited = audit_model(
+        mlp(), [(x, y if has_classes else x[:, :CLASSES])], taps=TAPS,
+        credit=(lambda taps, logits, y: [torch.ones_like(h) for h in taps]) if has_credit else None,
+        loss=None if has_classes else lambda out, y: (out - y).square().sum(1),
+    )  # fmt: skip
+    offered: set[str] = {name for name, given in (("credit", has_credit), ("classes", has_classes)) if given}
+    measured = {name for name in PROBES if offered.issuperset(PROBES.declared(name).needs)}
+    entries = {entry.name for name in measured for entry in PROBES.declared(name).entries}
+    assert audited.row.keys() == {"null_of", "dtype", "eval_samples", *entries}
+    assert audited.not_measured.keys() == PROBES.keys() - measured >= {"update", "movement", "weights"}
+    assert audited.to_json()["not_measured"].get("alignment") == (None if has_credit else "no credit was given")
+    for name, value in audited.row.items():
+        assert isinstance(value, list) is (ENTRIES[name].shape != "scalar"), name
+        assert not isinstance(value, list) or len(value) == len(TAPS), name
 
 
 def test_outputs_that_are_no_scores_of_classes_are_measured_all_the_same() -> None:

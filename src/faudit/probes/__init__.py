@@ -52,8 +52,8 @@ class Entry:
     finite: bool = False  # it is never null and never overflows
 
     def lengths(self, blocks: int) -> set[int]:
-        """How many places its list may have in a network of so many blocks; none for a scalar."""
-        return {blocks + more for more in SHAPES[self.shape][1]}
+        """How many places its list may have in a network of so many blocks; nothing fits one without blocks."""
+        return {blocks + more for more in SHAPES[self.shape][1]} if blocks > 0 else set()
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,16 @@ class Distribution(Probe):
         Entry(
             "gamma_chance",
             "blocks",
-            "1.96/√(d·n): within ± this Γ of random directions stays, nineteen times in twenty.",
+            "1.96/√(d·n), half the width of the 95 % interval of Γ between random directions.",
             unit="cosine",
         ),
         Entry("gamma_first", "scalar", "Γ of the first block.", unit="cosine"),
-        Entry("gamma_interior", "scalar", "Mean Γ of the blocks between; null where one has none.", unit="cosine"),
+        Entry(
+            "gamma_interior",
+            "scalar",
+            "Mean Γ of the blocks between first and last; null where one has none.",
+            unit="cosine",
+        ),
         Entry("gamma_last", "scalar", "Γ of the last block.", unit="cosine"),
     )
 

@@ -62,7 +62,7 @@ class Perturbation(Probe):
         Entry(
             "rho_pooled",
             "blocks",
-            "The same with one correlation over all samples and directions; null where rho_valid is false.",
+            "ρ with one correlation over all samples and directions; null where rho_valid is false.",
             unit="correlation",
         ),
         Entry(

@@ -148,7 +148,7 @@ def checked(rows: Sequence[Any]) -> list[Row]:
     for names in alike:
         _refuse_names(names)
     taps = rows[0]["hidden_norms"] if rows else None
-    blocks = max(1, len(taps) - 1) if isinstance(taps, list) else 1
+    blocks = len(taps) - 1 if isinstance(taps, list) else 0
     for names, group in alike.items():
         for name, column in zip(names, zip(*map(dict.values, group), strict=True), strict=True):
             if _overflowed(ENTRIES[name], column, blocks=blocks):
@@ -215,7 +215,7 @@ def _expected(entry: Entry, blocks: int) -> str:
     if entry.shape == "scalar":
         return f"a {what}" if entry.finite else f"a {what} or null"
     many = " or ".join(map(str, sorted(entry.lengths(blocks))))
-    return f"a list of {many} {'lists of ' if entry.shape in NESTED else ''}{what}s"
+    return " ".join(filter(None, ["a list of", many, "lists of" if entry.shape in NESTED else "", f"{what}s"]))
 
 
 def _damaged(where: str, line: int, what: str) -> DamagedError:
