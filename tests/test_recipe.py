@@ -122,5 +122,5 @@ def test_a_finished_run_of_other_settings_is_not_served(tmp_path: Path) -> None:
     run = fit(config, tmp_path)
     file = run.path / "config.json"
     file.write_text(file.read_text().replace('"lr": 0.001', '"lr": 0.002'))
-    with pytest.raises(StoreError, match="is damaged: its settings are those of"):
+    with pytest.raises(StoreError, match=r"config.json is damaged: its settings are those of"):
         fit(config, tmp_path)
