@@ -12,8 +12,8 @@ from faudit.audit.checks import CHECKS
 from faudit.audit.checks.check import NOT_MEASURED, PASSED, Check
 from faudit.audit.protocol import PROTOCOLS
 from faudit.store.rows import Row
-from tests.audit.test_audit import case
-from tests.conftest import ROOT
+from tests.support.cases import case
+from tests.support.paths import ROOT
 
 OF_CASE = {"epoch", "null_of", "dtype"}  # what a case itself reads of a row: which one it is, and what it is of
 

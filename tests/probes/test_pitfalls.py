@@ -1,17 +1,16 @@
-"""The pitfalls that the study lists, each by its name: on our code the test passes, and with the pitfall planted it
-fails (``test_mutations.py`` plants each of them).
+"""The pitfalls that the paper lists, each by its name.
+
+On our code a test passes; with its pitfall planted it fails (``tests/test_mutations.py`` plants each of them).
 """
 
 from __future__ import annotations
 
-import json
 import math
 from copy import copy
 from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 
 from faudit.audit.checks.check import FIRED, Case
@@ -35,9 +34,9 @@ from faudit.store import checkpoint
 from faudit.store.rows import Row
 from faudit.store.run import Run
 from faudit.train import fit
-from tests.conftest import Setup
-from tests.probes.test_edges import at_edge
-from tests.probes.test_referees import per_sample_gradients
+from tests.support.edges import at_edge
+from tests.support.nets import Setup
+from tests.support.readings import per_sample_gradients
 
 
 def made_of(credits: list[list[list[float]]], gradients: list[list[list[float]]]) -> Reading:
@@ -121,8 +120,7 @@ def rewritten(run: Run, path: Path, change: dict[str, torch.Tensor | None]) -> R
     held, header = checkpoint.load(run.checkpoint)
     tensors = {name: value for name, value in {**held, **change}.items() if value is not None}
     ties = {name: header[name] for name in ("run_id", "rows")}
-    header = {**header, "crc32": checkpoint._crc(tensors, header["epoch"], ties)}
-    safetensors.torch.save_file(tensors, other.checkpoint, metadata={"faudit": json.dumps(header)})
+    checkpoint.write(other.checkpoint, tensors, header["epoch"], ties=ties)
     return other
 
 

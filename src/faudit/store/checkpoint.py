@@ -42,8 +42,13 @@ class TrainState:
 def save(path: Path, live: TrainState, epoch: int, *, ties: Mapping[str, Any]) -> None:
     """Write a checkpoint, or replace one; ``ties`` say which run it belongs to (``Run.ties``)."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(live).items()}
+    write(path, tensors, epoch, ties=ties)
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], epoch: int, *, ties: Mapping[str, Any]) -> None:
+    """Write the tensors that ``load`` gives back, each by its name with its kind in front."""
     header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors, epoch, ties), **ties}
-    write_whole(path, safetensors.torch.save(tensors, metadata={"faudit": json.dumps(header)}))
+    write_whole(path, safetensors.torch.save(dict(tensors), metadata={"faudit": json.dumps(header)}))
 
 
 def restore(run: Run, live: TrainState) -> int:
