@@ -24,6 +24,8 @@ RULES = "tests/laws/test_rules.py"
 FOREIGN, COPIES, READING = (f"tests/watch/test_{name}.py" for name in ("model", "copies", "reading"))
 IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
+REASONS = "test_every_probe_is_measured_or_the_reason_is_known"
+ROWS = "tests/store/test_rows.py"
 AS_WIDE = "test_the_null_without_fresh_feedback_is_as_wide_as_with_it"
 EXPORT, FIGURES = "tests/papers/faeval/test_export.py", "tests/figures/test_figures.py"
 MEAN_LOSS = "test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_loss"
@@ -161,7 +163,7 @@ DEFECTS = [
            "if (value := getattr(self, name)) != DEFAULTS[name]}",
            'if (value := getattr(self, name)) != DEFAULTS[name] and name != "clip"}', "tests/test_config.py"),
     Defect("exported gradients in our unit", "papers/faeval/export.py",
-           'hidden, gradients = row["hidden_norms"], [size / n for size in row["grad_norms"]]',
+           'hidden, gradients = row["hidden_norms"], of_mean_loss(row["grad_norms"], n)',
            'hidden, gradients = row["hidden_norms"], list(row["grad_norms"])', f"{EXPORT}::{MEAN_LOSS}"),
     Defect("the floor read at the first tap", "papers/faeval/claims.py",
            'gradient = row["grad_norms"][-1]', 'gradient = row["grad_norms"][0]', "tests/papers/faeval/test_claims.py"),
@@ -172,7 +174,17 @@ DEFECTS = [
            'VERDICTS = ("deviates", "not run", "reproduced")', 'VERDICTS = ("reproduced", "deviates", "not run")',
            "tests/papers/faeval/test_claims.py"),
     Defect("block 0 counted among the deep ones", "figures/figure.py",
-           "values = (row.get(entry) or [])[1:]", "values = row.get(entry) or []", f"{FIGURES}::{DEEP}"),
+           "values = row.numbers(entry)[1:]", "values = row.numbers(entry)", f"{FIGURES}::{DEEP}"),
+    Defect("epochs may come twice", "store/rows.py", "map(operator.ge, epochs", "map(operator.gt, epochs", ROWS),
+    Defect("a whole number of any size is read", "store/rows.py", "max(whole) <= EXACT and ", "", ROWS),
+    Defect("a truth value is read as a number", "store/rows.py",
+           "frozenset({float, int, str, type(None)})", "frozenset({float, int, bool, str, type(None)})", ROWS),
+    Defect("the rows before decide nothing about the depth", "store/rows.py",
+           "checked(rows[-2:])", "checked(rows[-1:])", ROWS),
+    Defect("a list of any length is read", "store/rows.py",
+           "or not entry.lengths(blocks).issuperset(map(len, column))", "", ROWS),
+    Defect("a probe is left out without a word", "watch/model.py",
+           "left_out[name] = WHY_NOT[lacking[0]]", "pass", f"{FOREIGN}::{REASONS}"),
     Defect("an arithmetic mean on a logarithmic axis", "figures/figure.py",
            "met.setdefault(row[\"epoch\"], []).append(math.log10(number) if log else number)",
            "met.setdefault(row[\"epoch\"], []).append(number)", f"{FIGURES}::{GEOMETRIC}"),

@@ -1,9 +1,9 @@
 """What an audit measured on a run's checkpoint, kept in the run's directory as ``audit.json``.
 
 The costly probes take seconds to minutes, so a second audit reads what the first one measured. The file holds the
-entries of each probe with the probe's version, and facts that only the rule and the data can say. It is tied to the run, to the bytes of
-the checkpoint and to the data. What no longer holds is measured again; rows and checkpoint are never touched. The
-verdict is not kept: the judge computes it from these numbers every time.
+entries of each probe with the probe's version, and facts that only the rule and the data can say. It is tied to the
+run, to the bytes of the checkpoint and to the data. What no longer holds is measured again. Rows and checkpoint are
+never touched. The verdict is not kept: the judge computes it from these numbers every time.
 """
 
 from __future__ import annotations
