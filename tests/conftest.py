@@ -10,9 +10,8 @@ import torch
 from hypothesis import settings
 
 from faudit.rules import RULES
-from tests.support.commands import faudit as faudit  # tests/cli takes it, and ROOT, from here
 from tests.support.nets import TINY_NETS
-from tests.support.paths import ROOT as ROOT
+from tests.support.paths import ROOT
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup, and what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,8 +16,6 @@ FOREIGN = {
     "_exit": "os._exit: a fork ends without the clean-up of its parent",
     "_supxlabel": "matplotlib gives no getter",
 }
-# Still to switch: these take what they share from conftest.
-TO_SWITCH = {"cli/test_audit_model.py", "cli/test_main.py"}
 
 
 def nodes(folder: Path) -> Iterator[tuple[str, ast.AST]]:
@@ -46,7 +44,7 @@ def test_no_test_reads_private_state() -> None:
 
 def test_what_tests_share_is_in_support() -> None:
     for file, node in nodes(TESTS):
-        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "tests" and file not in TO_SWITCH:
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "tests":
             assert str(node.module).startswith("tests.support"), f"{file}:{node.lineno} imports from {node.module}"
 
 
