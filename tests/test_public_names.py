@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import faudit
+from tests.support.paths import ROOT
 
 PUBLIC = [
     "DATASETS", "NETS", "PROBES", "RULES", "Dataset", "FauditError", "LocalRule", "Net", "Probe", "Reading", "Rule",
@@ -32,6 +33,4 @@ def test_importing_faudit_imports_no_torch() -> None:
 
 
 def test_the_version_is_the_changelogs() -> None:
-    from tests.conftest import ROOT
-
     assert f"## [{faudit.__version__}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ import pytest
 
 from faudit.config import RunConfig
 from faudit.errors import StoreError
-from faudit.store.checkpoint import load
 from faudit.store.run import Run
 from faudit.train import fit, stream
-from tests.conftest import ROOT, faudit
-from tests.test_train import QUICK, same_weights, without_timings
+from tests.support.commands import faudit
+from tests.support.paths import ROOT
+from tests.support.runs import QUICK, identical, until
 
 CASES = {
     "dfa": RunConfig(rule="dfa", epochs=40, width=24, depth=3, batch_size=64, penalty=0.01),
@@ -29,29 +29,13 @@ CASES = {
 KILLS = 9  # of each: 27 in all
 
 
-def identical(disturbed: Run, calm: Run) -> None:
-    assert disturbed.status == calm.status == "done"
-    assert without_timings(disturbed.rows()) == without_timings(calm.rows())
-    assert same_weights(disturbed, calm)
-    one, other = load(disturbed.checkpoint)[0], load(calm.checkpoint)[0]
-    assert one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
-    assert not list(disturbed.path.glob(".*.tmp"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path, case: str) -> None:
     config = CASES[case]
-    command = [sys.executable, str(ROOT / "tests" / "support" / "killer.py"), str(tmp_path / "killed"), str(KILLS), "5"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        [*command, json.dumps(config.to_json())],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-        check=False,
-    )
+    words = [str(tmp_path / "killed"), str(KILLS), "5", json.dumps(config.to_json())]
+    command = [sys.executable, "-m", "tests.support.killer", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["hits"] == KILLS, "the run ended before it was killed often enough"
     identical(Run(tmp_path / "killed" / config.run_id), fit(config, tmp_path / "calm"))
@@ -137,14 +121,10 @@ def test_two_processes_at_once_train_a_run_once(tmp_path: Path) -> None:
 
 
 def test_interrupting_says_how_to_go_on(tmp_path: Path) -> None:
-    import signal
-
     flags = ["train", "--epochs", "500", "--width", "64", "--runs", str(tmp_path)]
     child: Any = subprocess.Popen([sys.executable, "-m", "faudit", *flags], stderr=subprocess.PIPE, text=True)
     run = Run(tmp_path / RunConfig(epochs=500, width=64).run_id)
-    until = time.monotonic() + 60
-    while not run.rows_file.exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    assert until(run.rows_file.exists)
     child.send_signal(signal.SIGINT)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130 and "The same command goes on" in said and "Traceback" not in said

@@ -1,4 +1,4 @@
-"""Numbers as text: the one place that decides how many digits a reader sees.  (no torch)
+"""Numbers as text: the one place that decides how many digits a reader sees.
 
 A dash stands for a number that was not measured or has no value.
 """

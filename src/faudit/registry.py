@@ -44,17 +44,21 @@ class Registry(Mapping[str, Member], Generic[Member]):
     def __contains__(self, name: object) -> bool:
         return name in self._targets
 
-    def summary(self, name: str) -> str:
-        """The first sentence of the docstring of the member, or else of its file, read without importing it."""
-        module, attribute = self._targets[name].split(":")
+    def source(self, name: str) -> tuple[ast.Module, ast.FunctionDef | ast.ClassDef | None]:
+        """A member's file and, where it is a function or a class there, the member, parsed without importing it."""
+        module, attribute = self._target(name).split(":")
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
             raise ConfigError(f"the {self.family} {name!r} names the module {module}, which does not exist")
-        with open(spec.origin, encoding="utf-8") as source:
-            tree = ast.parse(source.read())
+        with open(spec.origin, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
         members = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-        own = next((ast.get_docstring(node) for node in members if node.name == attribute), None)
-        text = own or ast.get_docstring(tree) or ""
+        return tree, next((node for node in members if node.name == attribute), None)
+
+    def summary(self, name: str) -> str:
+        """The first sentence of the docstring of the member, or else of its file, read without importing it."""
+        tree, own = self.source(name)
+        text = (ast.get_docstring(own) if own else None) or ast.get_docstring(tree) or ""
         return " ".join(text.split("\n\n")[0].replace("``", "").split())
 
 
@@ -65,6 +69,6 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> str:
 
 
 def nearest(name: object, valid: Iterable[str]) -> str:
-    """ ", did you mean …?" where some valid name is near, else nothing."""
+    """The text ", did you mean …?" where some valid name is near, else nothing."""
     near = difflib.get_close_matches(str(name), list(valid), n=1, cutoff=0.5)
     return f", did you mean {near[0]!r}?" if near else ""

@@ -15,13 +15,13 @@ from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, judge
 from faudit.audit.method import methods
 from faudit.audit.page import measured
 from faudit.audit.protocol import PROTOCOLS
-from faudit.audit.strategies import GRIDS, over_thresholds, side_by_side, strategies
+from faudit.audit.strategies import over_thresholds, side_by_side, strategies
 from faudit.cli.main import main
-from faudit.stats import student, wilson
-from tests.audit.test_audit import case
+from faudit.store.rows import Row
 from tests.support import fabricate
+from tests.support.cases import case
 
-OURS, STUDY = PROTOCOLS["faudit-1"], PROTOCOLS["study"]
+OURS, PAPER = PROTOCOLS["faudit-1"], PROTOCOLS["paper"]
 
 
 def test_accuracy_alone_asks_for_more_than_chance() -> None:
@@ -41,26 +41,29 @@ def test_accuracy_and_gamma_is_fooled_by_the_first_block_and_a_check_is_not() ->
 
 
 def test_the_strategies_are_every_check_alone_and_the_protocol() -> None:
-    for protocol in (OURS, STUDY):
-        names = list(strategies(protocol))
-        assert names == ["accuracy", "accuracy + Γ", *(f"{check} alone" for check in protocol.checks), protocol.name]
-    assert list(side_by_side()) == ["faudit-1", "study", "accuracy + Γ"]
+    for protocol in PROTOCOLS.values():
+        alone = [f"{check.name} alone" for check in protocol.checks]
+        assert list(strategies(protocol)) == ["accuracy", "accuracy + Γ", *alone, protocol.name]
+    assert list(side_by_side()) == ["faudit-2", "faudit-1", "paper", "accuracy + Γ"]
     broken = case(hidden_norms=[1.0, 60.0, 60.0, 60.0, 60.0])
     said = {name: strategy(broken) for name, strategy in strategies(OURS).items()}
     assert [name for name, word in said.items() if word == WALK_BACK] == ["scale alone", "faudit-1"]
 
 
-def test_every_threshold_of_a_protocol_has_a_grid_that_holds_where_it_stands() -> None:
-    for protocol in (OURS, STUDY):
-        for name, grid in GRIDS.items():
-            assert getattr(protocol, name) is None or getattr(protocol, name) in grid
-    asked = {name for name, _, _ in over_thresholds([case()], STUDY)}
-    assert "floor" in asked and "agreement" not in asked
+def test_every_grid_of_a_protocol_is_asked_and_holds_where_its_threshold_stands() -> None:
+    for protocol in PROTOCOLS.values():
+        asked: dict[tuple[str, str], set[float]] = {}
+        for check, name, value, _ in over_thresholds([case()], protocol):
+            asked.setdefault((check.name, name), set()).add(value)
+        assert asked == {
+            (check.name, name): set(grid) for check in protocol.checks for name, grid in check.grid.items()
+        }
+        assert all(getattr(protocol[check], name) in values for (check, name), values in asked.items())
 
 
 def test_a_verdict_changes_where_its_value_is_passed() -> None:
     grown = case(hidden_norms=[1.0, 30.0, 30.0, 30.0, 30.0])
-    said = {value: verdicts[0] for name, value, verdicts in over_thresholds([grown], OURS) if name == "growth"}
+    said = {value: verdicts[0] for _, name, value, verdicts in over_thresholds([grown], OURS) if name == "growth"}
     assert {value for value, word in said.items() if word == WALK_BACK} == {5, 12, 25}
 
 
@@ -75,22 +78,13 @@ def test_a_method_is_judged_over_its_seeds_with_an_interval_by_hand() -> None:
     (method,) = methods(runs)
     scale = method.checks[0]
     assert method.seeds == (1, 2, 3) and method.verdict == WALK_BACK and (scale.check, scale.fired) == ("scale", 1)
-    half = 4.303 * math.sqrt(((2 - 25) ** 2 + (3 - 25) ** 2 + (70 - 25) ** 2) / 2) / math.sqrt(3)
+    half = 4.302652729749461 * math.sqrt(((2 - 25) ** 2 + (3 - 25) ** 2 + (70 - 25) ** 2) / 2) / math.sqrt(3)
     assert scale.mean == pytest.approx(25) and scale.high == pytest.approx(25 + half)
     assert [one.verdict for one in methods(runs[:2])] == [TRUSTWORTHY]
     assert len(methods([*runs, (RunConfig(rule="dfa", seed=1, epochs=7), runs[0][1])])) == 2
     assert methods(runs[:1])[0].checks[0].low is None
     inconclusive = judged(4, block_turn=None)
     assert methods([*runs[:2], inconclusive])[0].verdict == INCONCLUSIVE
-
-
-def test_intervals_by_hand() -> None:
-    assert student([1.0]) is None
-    assert student([1.0, 3.0]) == pytest.approx((2 - 12.706, 2 + 12.706))
-    low, high = wilson(0.0, 39)
-    assert low == 0.0 and high == pytest.approx(3.8416 / (39 + 3.8416), rel=1e-4)
-    middle, half = 0.5, 1.96 * math.sqrt(0.25 / 100 + 3.8416 / 40_000) / 1.038416
-    assert wilson(0.5, 100) == pytest.approx((middle - half, middle + half))
 
 
 @pytest.fixture
@@ -103,12 +97,12 @@ def store(tmp_path: Path) -> Path:
 
 def test_the_command_tells_strategies_thresholds_and_methods(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = store / "audit.md"
-    words = ["audit", "--runs", str(store), "--utility", "--sensitivity", "--protocol", "study"]
+    words = ["audit", "--runs", str(store), "--utility", "--sensitivity", "--protocol", "paper"]
     code = main([*words, "--json", "--markdown", str(page)])
     result = json.loads(capsys.readouterr().out)
     assert code in (0, 1, 3) and len(result["runs"]) == len(result["utility"]) == 4
     assert [len(method["seeds"]) for method in result["methods"]] == [2, 2]
-    assert set(result["sensitivity"]) >= {"growth", "floor", "points"}
+    assert set(result["sensitivity"]) == {"growth", "floor", "points"}
     text = page.read_text()
     for title in (
         "What each reporting strategy would have concluded",
@@ -122,16 +116,11 @@ def test_the_command_tells_strategies_thresholds_and_methods(store: Path, capsys
 
 
 def test_the_page_shows_both_definitions_beside_null_and_controls() -> None:
-    row = {
-        "gamma": [0.5, 0.1, 0.3],
-        "rho": [0.5, None, 0.2],
-        "rho_study": [0.4, 0.05, 0.15],
-        "gamma_null_mean": [0.0] * 3,
-    }
+    row = Row(gamma=[0.5, 0.1, 0.3], rho=[0.5, None, 0.2], rho_study=[0.4, 0.05, 0.15], gamma_null_mean=[0.0] * 3)
     head, _, *lines = measured(row)[:-1]
-    assert head == "| block | Γ | Γ, fresh feedback | ρ | ρ of the study |"
+    assert head == "| block | Γ | Γ, fresh feedback | ρ | ρ of the paper |"
     assert lines[1] == "| 1 | +0.100 | +0.000 | – | +0.050 |"
-    assert lines[-1] == "| mean of 1 … | +0.200 | +0.000 | – | +0.100 |" and measured({"epoch": 0}) == []
+    assert lines[-1] == "| mean of 1 … | +0.200 | +0.000 | – | +0.100 |" and measured(Row(epoch=0)) == []
 
 
 def test_nothing_to_audit_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from faudit.bench.sweep import lines, sweep_speed, swept
 from faudit.cli.main import main
 from faudit.errors import ConfigError, StoreError
 from faudit.store.run import runs_in
-from tests.test_train import without_timings
+from tests.support.runs import without_timings
 
 
 @pytest.mark.slow

@@ -88,10 +88,11 @@ def test_json_is_what_the_function_gives(capsys: pytest.CaptureFixture[str], tmp
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["--frozen-accuracy", "0.0"], 0),
+        (["--frozen-accuracy", "0.0"], 1),  # it is untrained: its accuracy is that of a guess
+        (["--frozen-accuracy", "0.0", "--protocol", "faudit-1"], 0),
         (["--credit", "mymodels.small:credit"], 1),
-        ([], 3),
-        (["--frozen-accuracy", "0.9", "--protocol", "study"], 1),
+        (["--protocol", "faudit-1"], 3),
+        (["--frozen-accuracy", "0.9", "--protocol", "paper"], 1),
     ],
 )
 def test_exit_codes_and_a_table(
@@ -106,13 +107,14 @@ def test_exit_codes_and_a_table(
     assert (first.split()[4] == "–") is ("--credit" not in words)
     verdict = {0: "trustworthy", 1: "needs walk-back", 3: "inconclusive"}[code]
     assert rest[1] == verdict and rest[2].startswith("    ")
-    assert f"**{verdict}**" in page.read_text() and "| 3 |" in page.read_text() and "| depth |" in page.read_text()
+    text = page.read_text()
+    assert f"**{verdict}**" in text and "| 3 |" in text and ("| points |" if "paper" in words else "| depth |") in text
 
 
 @pytest.mark.slow
 def test_it_runs_as_a_process_and_twice_the_same(tmp_path: Path) -> None:
     once, again = (faudit(*WORDS, "--model", "mymodels.small:build", "--json", cwd=tmp_path) for _ in range(2))
-    assert once.returncode == 3, once.stderr
+    assert once.returncode == 1, once.stderr
     assert once.stdout == again.stdout and not once.stderr
 
 
@@ -130,7 +132,7 @@ def test_it_runs_as_a_process_and_twice_the_same(tmp_path: Path) -> None:
         ([*WORDS[1:], "--model", "mymodels.large:build"], "ModuleNotFoundError: No module named 'mymodels.large'"),
         ([*WORDS[1:], "--model", "mymodels.torn:build"], "failed: SyntaxError"),
         ([*WORDS[1:], "--model", "mymodels.small:bild"], "no callable 'bild', did you mean 'build'?"),
-        ([*WORDS[1:], "--model", "mymodels.small:word"], "has no callable 'word'"),
+        ([*WORDS[1:], "--model", "mymodels.small:word"], "got 'word', which is 'nothing to call'"),
         ([*WORDS[1:], "--model", "mymodels.small:broken"], "failed: RuntimeError: no such. Expected"),
         ([*WORDS[1:], "--model", "mymodels.small:number"], "returns a torch.nn.Module, got int"),
         ([*WORDS[1:], "--model", "mymodels.small:build", "--credit", "mymodels.small:credt"], "did you mean 'credit'?"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -15,8 +14,7 @@ from typing import Any
 import pytest
 
 from faudit.cli.list import FAMILIES
-from faudit.cli.main import main, parsed
-from faudit.cli.main import main as cli
+from faudit.cli.main import COMMANDS, main
 from faudit.config import KEYS, RunConfig
 from tests.conftest import ROOT, faudit
 from tests.support.fabricate import write
@@ -65,9 +63,8 @@ def test_a_config_file_and_flags_together(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_every_setting_has_a_flag_and_every_flag_a_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    text = capsys.readouterr().out
+    code, text, _ = run(capsys, "train", "--help")
+    assert code == 0
     assert all(f"--{name}" in text for name in KEYS)
 
 
@@ -220,15 +217,21 @@ def test_a_store_with_strange_rows_or_names_gets_lines_not_tracebacks(
 ) -> None:
     run(capsys, "train", *SMALL, "--runs", str(tmp_path))
     (good,) = tmp_path.iterdir()
-    for name, rows in (("no-entries", '{"epoch": 0}\n'), ("text", '{"epoch": 0, "hidden_norms": "x"}\n')):
+    first = json.loads((good / "rows.jsonl").read_text().splitlines()[0])
+    for name, row, told in (
+        ("no-entries", {"epoch": 0}, "acc_eval: expected in every row, got none"),
+        ("text", {**first, "hidden_norms": "x"}, "hidden_norms: expected a list of numbers, got 'x'"),
+        ("object", {**first, "gamma": {"a": 1}}, "gamma: expected a list of 2 numbers, got {'a': 1}"),
+        ("huge", {**first, "epoch": 10**400}, "epoch: expected a whole number, got 1000"),
+    ):
         (tmp_path / name).mkdir()
         for file in ("config.json", "env.json"):
             (tmp_path / name / file).write_text((good / file).read_text())
-        (tmp_path / name / "rows.jsonl").write_text(rows)
+        (tmp_path / name / "rows.jsonl").write_text(json.dumps(row) + "\n")
         code, _, err = run(capsys, "show", name, "--runs", str(tmp_path))
-        assert code == 2 and "expected the entries of a row" in one_line(err)
+        assert code == 2 and f"{tmp_path / name}/rows.jsonl, line 1 is damaged: {told}" in one_line(err)
     code, out, err = run(capsys, "show", "--runs", str(tmp_path))
-    assert code == 2 and good.name in out and err.count("\n") == 2
+    assert code == 2 and good.name in out and err.count("\n") == 4
     code, _, err = run(capsys, "show", "--runs", "x" * 300)
     assert code == 2 and "File name too long" in one_line(err)
 
@@ -254,12 +257,7 @@ def test_what_makes_runs_says_how_to_go_on_when_it_is_interrupted(
     def stop(_: object) -> int:
         raise KeyboardInterrupt
 
-    def stopped(*more: Any) -> argparse.Namespace:
-        args = parsed(*more)
-        args.run = stop
-        return args
-
-    monkeypatch.setattr(cli, "parsed", stopped)
+    monkeypatch.setattr(COMMANDS[words[0]], "run", stop)
     code, out, err = run(capsys, *words)
     assert (code, out) == (130, "") and err.startswith("\nfaudit: interrupted.")
     assert ("The same command goes on from the last checkpoint" in err) is trains
@@ -295,10 +293,7 @@ LIGHT: list[list[str]] = [
 
 @pytest.mark.parametrize("words", LIGHT, ids=" ".join)
 def test_what_needs_no_torch_imports_none(words: list[str]) -> None:
-    code = (
-        f"import sys\nfrom faudit.cli.main import main\ntry: main({words!r})\n"
-        "except SystemExit: pass\nassert 'torch' not in sys.modules"
-    )
+    code = f"import sys\nfrom faudit.cli.main import main\nmain({words!r})\nassert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "tests", check=False)
     assert done.returncode == 0, done.stderr
 

@@ -25,10 +25,10 @@ from faudit.config import KEYS, RunConfig, attribute, command
 from faudit.errors import ConfigError, StoreError
 from faudit.figures import FIGURES
 from faudit.figures.figure import FORMATS, Numbers, deep, final, headed, line, make, of
-from faudit.figures.style import VENUES, Style
+from faudit.figures.style import VENUES, Style, symbol
 from faudit.figures.table import Table
 from faudit.papers.faeval import PAPER
-from faudit.store.rows import to_line
+from faudit.store.rows import Row, to_line
 from tests.support import fabricate
 
 PLAN = PAPER.plan(epochs=12)
@@ -155,9 +155,14 @@ def test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_loga
     assert one["high"][0] == pytest.approx(10 ** (2 + math.sqrt(2)))  # logs 1 and 3: mean 2, standard deviation √2
 
 
+def test_a_label_is_the_declared_symbol_at_its_place() -> None:
+    assert symbol("hidden_norms", "L") == r"$\|h_L\|$" and symbol("gamma", "2") == r"$\Gamma_2$"
+    assert symbol("grad_norms", "2") == r"$\|\partial\ell/\partial h_2\|$"
+
+
 def test_deep_means_every_block_but_the_first_and_undefined_stays_undefined() -> None:
-    assert deep("gamma")({"gamma": [0.9, 0.1, 0.2, 0.3]}) == pytest.approx(0.2)
-    assert deep("gamma")({"gamma": [0.9, 0.1, None, 0.3]}) is None and deep("rho")({}) is None
+    assert deep("gamma")(Row(gamma=[0.9, 0.1, 0.2, 0.3])) == pytest.approx(0.2)
+    assert deep("gamma")(Row(gamma=[0.9, 0.1, None, 0.3])) is None and deep("rho")(Row()) is None
 
 
 def test_numbers_that_overflowed_are_left_out_of_a_logarithmic_axis_and_told(tmp_path: Path) -> None:
@@ -179,9 +184,8 @@ def test_numbers_that_overflowed_are_left_out_of_a_logarithmic_axis_and_told(tmp
 def test_seeds_of_different_lengths_are_averaged_where_they_are(tmp_path: Path) -> None:
     plan = PAPER.plan(epochs=6, seeds=(1, 2))
     fabricate.write(plan.config("vit dfa", 1), tmp_path)
-    short = fabricate.write(plan.config("vit dfa", 2), tmp_path)
-    short.rows_file.write_text("".join(map(to_line, short.rows()[:3])))
-    one = line(Table(plan, tmp_path), "vit dfa", of("acc_eval"), log=False)
+    fabricate.write(plan.config("vit dfa", 2), tmp_path, until=2)
+    one = line(Table(plan, tmp_path, partial=True), "vit dfa", of("acc_eval"), log=False)
     assert one is not None and one["n"] == [2, 2, 2, 1, 1, 1, 1] and one["low"][3:] == [None] * 4
 
 
@@ -248,6 +252,14 @@ def test_shorter_runs_stand_in_where_the_length_was_left_open_and_it_is_told(tmp
     assert Table(PAPER.plan(seeds=(42,)), tmp_path).series("resmlp bp") == [], "30 epochs are no main run"
 
 
+def test_a_seed_whose_run_is_shorter_than_the_others_is_left_out_and_it_is_told(tmp_path: Path) -> None:
+    fabricate.write(PAPER.plan(epochs=10).config("vit bp", 42), tmp_path)
+    fabricate.write(PAPER.plan(epochs=3).config("vit bp", 123), tmp_path)
+    table = Table(PAPER.plan(), tmp_path)
+    assert [one.seed for one in table.series("vit bp")] == [42]
+    assert "vit bp: seed 123 left out, its run is shorter than the others" in table.remarks
+
+
 def test_a_finished_run_is_not_displaced_by_a_longer_one_under_way(tmp_path: Path) -> None:
     fabricate.write(PAPER.plan(epochs=10).config("vit bp", 42), tmp_path)
     fabricate.write(PAPER.plan(epochs=100).config("vit bp", 42), tmp_path, until=2)
@@ -277,7 +289,7 @@ def test_a_damaged_run_is_told_of_and_the_rest_is_drawn(tmp_path: Path) -> None:
     (tmp_path / plan.config("vit bp", 2).run_id / "config.json").write_text("nonsense")
     table = Table(plan, tmp_path)
     assert [one.seed for one in table.series("vit bp")] == [1] and table.series("vit dfa") == []
-    assert len([remark for remark in table.remarks if remark.startswith("left out")]) == 2
+    assert len([remark for remark in table.remarks if remark.startswith("left out")]) == 2 == len(table.remarks)
 
 
 def test_text_for_a_number_is_damage_and_huge_numbers_do_not_overflow_a_band(tmp_path: Path) -> None:
@@ -290,7 +302,7 @@ def test_text_for_a_number_is_damage_and_huge_numbers_do_not_overflow_a_band(tmp
     table = Table(plan, tmp_path)
     one = line(table, "vit bp", lambda row: row["hidden_norms"][-1], log=True)
     assert one is not None and one["n"] == [2, 2] and one["high"][0] <= 1e300
-    assert any("expected a list of numbers" in remark for remark in table.remarks)
+    assert any("hidden_norms: expected a list of 5 numbers, got" in remark for remark in table.remarks)
 
 
 def test_the_last_value_of_a_run_that_diverged_is_no_final_value(tmp_path: Path) -> None:

@@ -1,17 +1,15 @@
-"""Laws that every net keeps."""
+"""Laws that every net keeps; a new one adds its tiny case to ``tests/support/nets.py`` and passes them unchanged."""
 
 from __future__ import annotations
 
 import dataclasses
 
-import pytest
 import torch
-from torch import nn
 
 from faudit.config import RunConfig
 from faudit.nets import NETS
-from faudit.nets.net import gelu, linear, part
-from tests.conftest import TINY_NETS, Setup
+from faudit.nets.net import part
+from tests.support.nets import TINY_NETS, TinyNet
 
 
 def test_every_registered_net_has_a_tiny_case() -> None:
@@ -19,7 +17,7 @@ def test_every_registered_net_has_a_tiny_case() -> None:
 
 
 def test_trace_and_cut_trace_and_forward_agree(net_name: str) -> None:
-    setup = Setup("bp", net_name)
+    setup = TinyNet(net_name)
     whole, cut = setup.net.trace(setup.params, setup.x), setup.net.trace_cut(setup.params, setup.x)
     assert torch.equal(whole.logits, setup.net.forward(setup.params, setup.x))
     for one, other in zip([*whole.taps, whole.logits], [*cut.taps, cut.logits], strict=True):
@@ -30,7 +28,7 @@ def test_trace_and_cut_trace_and_forward_agree(net_name: str) -> None:
 
 
 def test_the_cut_lets_no_gradient_past_a_tap(net_name: str) -> None:
-    setup = Setup("bp", net_name)
+    setup = TinyNet(net_name)
     trace = setup.net.trace_cut(setup.params, setup.x)
     outputs = {"embed": trace.embedded, "readout": trace.logits}
     outputs |= {f"blocks.{l}": f for l, f in enumerate(trace.branches)}
@@ -43,7 +41,7 @@ def test_the_cut_lets_no_gradient_past_a_tap(net_name: str) -> None:
 
 
 def test_taps_and_signals_fit_together(net_name: str) -> None:
-    setup = Setup("bp", net_name)
+    setup = TinyNet(net_name)
     trace = setup.net.trace(setup.params, setup.x)
     widths = setup.net.tap_widths(setup.x)
     assert [setup.net.tap(h).shape for h in trace.taps] == [(len(setup.x), width) for width in widths]
@@ -71,35 +69,3 @@ def test_settings_of_a_net_are_settings_of_the_config() -> None:
     settings = {entry.name for entry in dataclasses.fields(RunConfig)} | {"sample_shape", "classes"}
     for name in NETS:
         assert {entry.name for entry in dataclasses.fields(NETS[name])} <= settings
-
-
-def test_linear_draws_as_torch_does() -> None:
-    torch.manual_seed(0)
-    theirs = nn.Linear(300, 400)
-    weight, bias = linear(torch.Generator().manual_seed(0), inputs=300, outputs=400)
-    for mine, reference in ((weight, theirs.weight.detach()), (bias, theirs.bias.detach())):
-        assert mine.shape == reference.shape
-        assert float(mine.std()) == pytest.approx(float(reference.std()), rel=0.1)
-        assert float(mine.abs().max()) == pytest.approx(300**-0.5, rel=0.02)
-
-
-def test_resmlp_starts_as_the_study_says() -> None:
-    params = NETS["resmlp"]((3, 32, 32), 10).init(torch.Generator().manual_seed(0))
-    assert params["embed.weight"].shape == (256, 3072)
-    assert float(params["blocks.2.w2.weight"].std()) == pytest.approx(0.01, rel=0.02)
-    assert bool((params["blocks.2.w2.bias"] == 0).all()) and bool((params["blocks.2.w1.bias"] != 0).all())
-    assert sum(value.numel() for value in params.values()) == 3072 * 256 + 256 + 4 * (2 * 256 * 257 + 512) + 512 + 2570
-
-
-def test_without_terminal_norm_there_is_none_and_without_skip_the_state_is_the_branch() -> None:
-    assert "readout.norm.weight" not in Setup("bp", "resmlp-no-norm").params
-    setup = Setup("bp", "resmlp-no-residual")
-    trace = setup.net.trace(setup.params, setup.x)
-    assert torch.equal(trace.taps[2], trace.branches[1])
-
-
-def test_gelu_is_gelu_whichever_way_it_is_computed() -> None:
-    x = torch.cat([torch.linspace(-40, 40, 4001, dtype=torch.float64), torch.tensor([0.0, 1e-300, 1e300, torch.inf])])
-    torch.testing.assert_close(gelu(x), nn.functional.gelu(x), rtol=1e-15, atol=1e-15)
-    assert gelu(x.clone().requires_grad_()).grad_fn is not None
-    assert torch.equal(gelu(x.float()), nn.functional.gelu(x.float()))

@@ -33,7 +33,7 @@ def test_a_cosine_agrees_within_twice_the_papers_deviation_where_it_gives_one() 
 
 def test_the_interval_is_students() -> None:
     middle, low, high = interval([0.1, 0.2, 0.3], "accuracy")
-    half = 4.303 * 0.1 / math.sqrt(3)  # t(0.975, 2 degrees of freedom) · s / √n, by hand
+    half = 4.302652729749461 * 0.1 / math.sqrt(3)  # t(0.975, 2 degrees of freedom) · s / √n, by hand
     assert [middle, low, high] == pytest.approx([0.2, 0.2 - half, 0.2 + half])
     assert list(interval([10.0, 1000.0], "norm")) == pytest.approx([100.0, 10.0, 1000.0])
     assert interval([0.5], "accuracy") == (0.5, None, None)

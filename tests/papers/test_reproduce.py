@@ -88,15 +88,18 @@ def test_a_result_of_another_plan_in_the_same_folder_is_made_again(
 
 
 @pytest.mark.usefixtures("unpainted")
-def test_one_damaged_run_stops_its_figure_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_damaged_run_is_named_and_left_out_of_its_figure_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = PAPER.plan("digits", epochs=1, seeds=(42,))
     fabricate.all_runs(plan, tmp_path / "runs")
     (tmp_path / "runs" / plan.config("vit bp", 42).run_id / "rows.jsonl").write_text("nonsense\n")
     assert main(words("faeval", tmp_path)) == 2
     said = capsys.readouterr().err
-    assert "snapshot-vit lacks vit bp, seed 42" in said and "Traceback" not in said
+    assert "rows.jsonl, line 1 is damaged" in said and "Traceback" not in said
+    assert "snapshot-vit: missing: vit bp, seed 42" in said and "snapshot-resmlp: missing" not in said
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"snapshot-resmlp.pdf", "penalty-rescue.pdf", "claims.md"} <= names and "snapshot-vit.pdf" not in names
+    assert {"snapshot-resmlp.pdf", "penalty-rescue.pdf", "claims.md", "snapshot-vit.pdf"} <= names
 
 
 def test_what_cannot_work_is_refused_before_anything_is_trained(

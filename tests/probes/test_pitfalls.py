@@ -1,24 +1,22 @@
-"""The pitfalls that the study lists, each by its name: on our code the test passes, and with the pitfall planted it
-fails (``test_mutations.py`` plants each of them).
+"""The pitfalls that the paper lists, each by its name.
+
+On our code a test passes; with its pitfall planted it fails (``tests/test_mutations.py`` plants each of them).
 """
 
 from __future__ import annotations
 
-import json
 import math
 from copy import copy
 from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 
 from faudit.audit.checks.check import FIRED, Case
 from faudit.audit.checks.null import Null, score
 from faudit.audit.judge import TRUSTWORTHY
-from faudit.audit.measure import last_row, reading_of
-from faudit.audit.protocol import PROTOCOLS
+from faudit.audit.measure import measure, reading_of
 from faudit.audit.strategies import accuracy_and_gamma
 from faudit.cli.main import main
 from faudit.config import RunConfig
@@ -36,11 +34,9 @@ from faudit.store import checkpoint
 from faudit.store.rows import Row
 from faudit.store.run import Run
 from faudit.train import fit
-from tests.conftest import Setup
-from tests.probes.test_edges import at_edge
-from tests.probes.test_referees import per_sample_gradients
-
-OURS = PROTOCOLS["faudit-1"]
+from tests.support.edges import at_edge
+from tests.support.nets import Setup
+from tests.support.readings import per_sample_gradients
 
 
 def made_of(credits: list[list[list[float]]], gradients: list[list[list[float]]]) -> Reading:
@@ -124,8 +120,7 @@ def rewritten(run: Run, path: Path, change: dict[str, torch.Tensor | None]) -> R
     held, header = checkpoint.load(run.checkpoint)
     tensors = {name: value for name, value in {**held, **change}.items() if value is not None}
     ties = {name: header[name] for name in ("run_id", "rows")}
-    header = {**header, "crc32": checkpoint._crc(tensors, header["epoch"], ties)}
-    safetensors.torch.save_file(tensors, other.checkpoint, metadata={"faudit": json.dumps(header)})
+    checkpoint.write(other.checkpoint, tensors, header["epoch"], ties=ties)
     return other
 
 
@@ -157,7 +152,7 @@ def test_a_checkpoint_that_lacks_a_tensor_is_refused_and_not_judged(
     with pytest.raises(
         CheckpointError, match=r"got a difference in |its weights are not those that the run ended with"
     ):
-        last_row(changed, changed.config(), data_dir=None)
+        measure(changed, changed.config(), [], data_dir=None)
     assert main(["audit", str(changed.path)]) == 2
     said = capsys.readouterr().err
     assert "is damaged" in said and len(said.splitlines()) == 1
@@ -190,11 +185,11 @@ def test_gamma_is_the_mean_over_samples_of_each_samples_own_cosine() -> None:
 
 def test_headline_deep_interior_first_and_last_of_one_row_by_hand() -> None:
     """Γ = (.4, −.1, .3, .8): headline .35, deep 1/3, interior .1. One row, and they do not meet."""
-    row: Row = {"gamma": [0.4, -0.1, 0.3, 0.8], "hidden_norms": [1.0] * 5, "grad_norms": [1.0] * 5}
+    row = Row(gamma=[0.4, -0.1, 0.3, 0.8], hidden_norms=[1.0] * 5, grad_norms=[1.0] * 5)
     row |= {"epoch": 1, "grad_norms_frobenius": [1.0] * 5, "acc_eval": 0.5, "loss_eval": 1.0}
     assert to_entry(row, RunConfig(rule="dfa"), key="dfa_log")["gamma_dfa"] == pytest.approx(0.35)
     assert deep("gamma")(row) == pytest.approx(1 / 3)
-    assert to_entry({**row, "gamma": [0.4, None]}, RunConfig(rule="dfa"), key="dfa_log")["gamma_dfa"] is None
+    assert to_entry(Row(row, gamma=[0.4, None]), RunConfig(rule="dfa"), key="dfa_log")["gamma_dfa"] is None
 
     cosines = [0.4, -0.1, 0.8]
     credit = [[[c, math.sqrt(1 - c * c)]] * 2 for c in cosines]
@@ -207,12 +202,12 @@ def test_headline_deep_interior_first_and_last_of_one_row_by_hand() -> None:
 
 def test_a_good_block_0_does_not_hide_deep_blocks_that_learn_nothing() -> None:
     """The study's DFA: Γ = (.42, 0, 0, 0). Its mean, .105, reads as aligned; the deep blocks are at chance."""
-    row = {
-        "epoch": 9, "test_acc": 0.5, "gamma": [0.42, 0.0, 0.0, 0.0], "gamma_chance": [0.01] * 4,
-        "gamma_null_std": [0.02] * 4, "gamma_null_draws": [[0.02, -0.02] * 10] * 4,
-    }  # fmt: skip
+    row = Row(
+        epoch=9, test_acc=0.5, gamma=[0.42, 0.0, 0.0, 0.0], gamma_chance=[0.01] * 4,
+        gamma_null_std=[0.02] * 4, gamma_null_draws=[[0.02, -0.02] * 10] * 4, gamma_bp=[1.0] * 4,
+    )  # fmt: skip
     case = Case(RunConfig(rule="dfa"), [row], 1000, 10)
     assert accuracy_and_gamma(case) == TRUSTWORTHY, "the pitfall would show here"
     assert deep("gamma")(row) == 0.0 and score(row, [1, 2, 3]) == 0.0
-    found = Null().find(case, OURS)
+    found = Null().find(case)
     assert found.status == FIRED and found.value == 0.0

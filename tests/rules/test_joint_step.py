@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import part
-from tests.conftest import Setup
+from tests.support.nets import Setup
 
 STEPS = 6
 

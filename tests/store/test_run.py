@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import pytest
 
 from faudit.config import RunConfig
 from faudit.errors import StoreError
-from faudit.store.files import write_whole
 from faudit.store.rows import to_line
 from faudit.store.run import ENDED, Run, Status, runs_in
+from tests.support.fabricate import row
 
 ENV = {"faudit": "0", "torch": "1", "cpu": "x", "data_sha256": "abc"}
 
@@ -56,24 +57,47 @@ def test_a_failed_run_says_why(run: Run) -> None:
 
 def test_rows_append_and_a_torn_line_is_not_a_row(run: Run) -> None:
     for epoch in range(4):
-        run.append({"epoch": epoch, "x": [None, float("inf")]})
+        run.append(row(RunConfig(), epoch, random.Random(0)) | {"gamma": [None, 0.0, float("inf"), 0.5]})
     whole = run.rows()
     assert [row["epoch"] for row in whole] == [0, 1, 2, 3]
     data = run.rows_file.read_bytes()
     for cut in range(len(data)):
         run.rows_file.write_bytes(data[:cut])
         assert run.rows() == whole[: data[:cut].count(b"\n")]
-    run.rows_file.write_bytes(data + b'{"epoch": 4, "x"')
+    run.rows_file.write_bytes(data + b'{"epoch": 4, "gam')
     run.keep_rows(until=2)
     assert [row["epoch"] for row in run.rows()] == [0, 1, 2]
-    run.append({"epoch": 3})
+    run.append(row(RunConfig(), 3, random.Random(0)))
     assert [row["epoch"] for row in run.rows()] == [0, 1, 2, 3]
 
 
-def test_a_damaged_line_in_the_middle_is_named(run: Run) -> None:
-    run.rows_file.write_text(to_line({"epoch": 0}) + "garbage\n" + to_line({"epoch": 1}))
-    with pytest.raises(StoreError, match=r"rows.jsonl, line 2 is damaged"):
+def test_a_damaged_line_is_named(run: Run) -> None:
+    lines = [to_line(row(RunConfig(), epoch, random.Random(0))) for epoch in range(3)]
+    run.rows_file.write_text(lines[0] + "garbage\n" + lines[1])
+    with pytest.raises(StoreError, match=rf"{run.path}/rows.jsonl, line 2 is damaged: expected a row of JSON"):
         run.rows()
+    with pytest.raises(StoreError, match="line 2 is damaged"):
+        run.last_rows()
+    run.rows_file.write_text(lines[0] + lines[1] + lines[2].replace('"gamma": [', '"gamma": [[], '))
+    for read in (run.rows, run.last_rows):
+        with pytest.raises(
+            StoreError, match=r"rows.jsonl, line 3 is damaged: gamma: expected a list of 4 numbers, got"
+        ):
+            read()
+
+
+def test_the_last_row_alone_is_the_last_of_all_rows(run: Run) -> None:
+    assert run.last_rows() == run.rows() == []
+    for epoch in range(3):
+        run.append(row(RunConfig(), epoch, random.Random(0)))
+    assert run.last_rows() == run.rows()[-1:] and len(run.rows()) == 3
+
+
+def test_rows_that_are_linked_to_themselves_get_one_line(run: Run) -> None:
+    run.rows_file.symlink_to(run.rows_file.name)
+    for read in (run.rows, run.last_rows):
+        with pytest.raises(StoreError, match="cannot use"):
+            read()
 
 
 def test_the_same_question_is_welcome_and_another_is_not(run: Run) -> None:
@@ -103,21 +127,6 @@ def test_a_config_that_cannot_be_read_gets_one_line(run: Run, content: str, expe
     with pytest.raises(StoreError, match=expected) as caught:
         run.config()
     assert "\n" not in str(caught.value) and str(run.path) in str(caught.value)
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "a.json"
-    write_whole(file, b"old")
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for broken in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, broken, full)
-            with pytest.raises(StoreError, match=r"No space left.*Free some space"):
-                write_whole(file, b"new")
-        assert file.read_bytes() == b"old" and [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_leftovers_of_a_killed_writer_are_swept(run: Run) -> None:
@@ -161,10 +170,17 @@ def test_only_directories_with_a_config_are_runs(run: Run) -> None:
     assert runs_in(run.path.parent) == [run]
 
 
-def test_config_and_environment_are_strict_json_without_host_or_path(run: Run) -> None:
-    from faudit.store.environment import environment
-
+def test_the_config_is_strict_json_with_its_format(run: Run) -> None:
     document = json.loads((run.path / "config.json").read_text())
     assert document["format"] == 1 and document["config"]["batch-size"] == 128
-    text = json.dumps(environment())
-    assert str(Path.home()) not in text and os.uname().nodename not in text
+
+
+def test_the_environment_of_a_resume_is_recorded(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    first = {"faudit": "0", "commit": "a", "torch": "1", "cpu": "x", "data_sha256": "d"}
+    with run.locked():
+        run.begin(RunConfig(), first)
+        assert run.begin(RunConfig(), first) == []
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is b: results may differ"]
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == []
+    assert run.environment()["commit"] == "a" and run.environment()["resumed"][0]["commit"] == "b"

@@ -24,21 +24,23 @@ def row(config: RunConfig, epoch: int, noise: random.Random) -> Row:
         config.penalty < 0.05
     )
     gamma = [0.4, 0.1, 0.1, 0.1] if config.rule != "bp" else [1.0] * L
-    entries: Row = {
-        "epoch": epoch,
-        "hidden_norms": [size * (1.0 + tap * pace) for tap in range(L + 1)],
-        "grad_norms": [1.0 / size] * (L + 1),
-        "grad_norms_frobenius": [40.0 / size] * (L + 1),
-        "gamma": [value + noise.gauss(0.0, 0.01) * (config.rule != "bp") for value in gamma],
-        "gamma_undefined": [0] * L,
-        "acc_eval": 0.1 + (accuracy - 0.1) * (1.0 - math.exp(-epoch / 5.0)) + noise.gauss(0.0, 0.004),
-        "loss_eval": 2.3,
-        "eval_samples": 1024,
-        "test_acc": accuracy + noise.gauss(0.0, 0.004) if epoch == config.epochs else None,
-        "train_loss": None if epoch == 0 else 2.0,
-        "seconds": 1.0,
-        "probe_seconds": 0.1,
-    }
+    entries = Row(
+        {
+            "epoch": epoch,
+            "hidden_norms": [size * (1.0 + tap * pace) for tap in range(L + 1)],
+            "grad_norms": [1.0 / size] * (L + 1),
+            "grad_norms_frobenius": [40.0 / size] * (L + 1),
+            "gamma": [value + noise.gauss(0.0, 0.01) * (config.rule != "bp") for value in gamma],
+            "gamma_undefined": [0] * L,
+            "acc_eval": 0.1 + (accuracy - 0.1) * (1.0 - math.exp(-epoch / 5.0)) + noise.gauss(0.0, 0.004),
+            "loss_eval": 2.3,
+            "eval_samples": 1024,
+            "test_acc": accuracy + noise.gauss(0.0, 0.004) if epoch == config.epochs else None,
+            "train_loss": None if epoch == 0 else 2.0,
+            "seconds": 1.0,
+            "probe_seconds": 0.1,
+        }
+    )
     if config.probe_epochs and (epoch in config.probe_epochs or epoch == config.epochs):
         entries |= {name: [0.5 * value for value in entries["gamma"]] for name in ("rho", "rho_study")}
         for name in ("rho", "gamma"):

@@ -1,6 +1,6 @@
 """Train one configuration while killing it again and again, then let it finish; prints how many kills hit it at work.
 
-    python tests/support/killer.py STORE KILLS SEED CONFIG.json
+    python -m tests.support.killer STORE KILLS SEED CONFIG.json
 
 A process of its own, so that each attempt is a fork with torch already imported: twenty kills take seconds.
 """

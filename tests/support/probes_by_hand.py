@@ -19,9 +19,9 @@ import torch
 from faudit.nets.net import part
 from faudit.probes.perturbation import DIRECTIONS, DRAWS, STEP, directions
 from faudit.probes.probe import Reading
-from tests.conftest import CLASSES, Setup
-from tests.rules.test_by_hand import dfa_credit, expected, fa_credit, oracle_of
+from tests.support.nets import CLASSES, Setup
 from tests.support.oracle import Array, Oracle
+from tests.support.rules_by_hand import CREDITS, expected, oracle_of
 
 Entries = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Known:
         self.blocks = range(setup.net.blocks)
 
     def credits_of(self, setup: Setup) -> list[Array]:
-        return (dfa_credit if self.rule == "dfa" else fa_credit)(setup, self.oracle)
+        return CREDITS[self.rule](setup, self.oracle)
 
     def redrawn(self) -> Iterator[list[Array]]:
         """The credits under fresh feedback."""

@@ -1,6 +1,6 @@
 """Drive a study while killing its workers and its drivers again and again, then let it finish; prints what was hit.
 
-    python tests/support/sweep_killer.py STORE KILLS SEED STUDY.toml
+    python -m tests.support.sweep_killer STORE KILLS SEED STUDY.toml
 
 Kills come in bursts at random moments: some while a driver or its workers start, then, once a row was written, some in
 the middle of epochs and writes. A driver that was killed, or that gave up on a run, is followed by the next.
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from faudit.store.run import Run
 from faudit.sweep.study import read
+from tests.support.processes import workers_of
 
 PATIENCE = 60.0  # seconds until a driver that writes no row is not waited for any longer
 
@@ -80,12 +81,6 @@ class Killer:
             self.hits["at_work"] += self.hits["worker"] + self.hits["driver"] - hits
         if self.driver.poll() is not None:
             self.driver = self.start()
-
-
-def workers_of(driver: int) -> list[int]:
-    listed = subprocess.run(["ps", "-wweo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    entries = [line.split(None, 2) for line in listed.splitlines()]
-    return [int(entry[0]) for entry in entries if int(entry[1]) == driver and "spawn_main" in entry[2]]
 
 
 def kill(pid: int) -> bool:

@@ -16,8 +16,7 @@ from faudit.store.run import Run
 from faudit.sweep.drive import Outcome, drive
 from faudit.sweep.engine import Answer, Start, attempt
 from faudit.train import fit, stream
-
-TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
+from tests.support.runs import TINY
 
 
 class Scripted:
@@ -66,7 +65,8 @@ def test_a_run_that_raised_has_failed_and_is_tried_again_only_on_request(tmp_pat
     engine, run = Scripted(raises), Run(tmp_path / TINY.run_id)
     failed = Outcome(done=[], failed={TINY.run_id: "met a bug: ZeroDivisionError()"}, left={})
     assert drive([TINY], tmp_path, start=engine.start) == failed and run.status == "failed"
-    assert run.outcome() == {"reason": "met a bug: ZeroDivisionError()", "epoch": 0, "entry": None, "tap": None}
+    told = {"reason": "met a bug: ZeroDivisionError()", "epoch": 0, "entry": None, "tap": None}
+    assert run.outcome() == {**told, **run.ties()}
     assert drive([TINY], tmp_path, start=engine.start) == failed and engine.count == 1
     assert drive([TINY], tmp_path, start=engine.start, retry_failed=True) == failed and engine.count == 2
     works = Scripted(lambda config: attempt(config.to_json(), tmp_path, data_dir=None))
@@ -112,13 +112,6 @@ def test_waiting_for_another_process_is_said_once(tmp_path: Path, capsys: pytest
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "waiting for 1 run that another process holds" and len(said) == 2
     assert said[1].endswith("by another process")
-
-
-def test_a_run_that_lacked_nothing_but_its_end_is_told_as_ours(tmp_path: Path) -> None:
-    run = fit(TINY, tmp_path)
-    assert attempt(TINY.to_json(), tmp_path, data_dir=None).text == "by another process"
-    (run.path / "done.json").unlink()
-    assert attempt(TINY.to_json(), tmp_path, data_dir=None) == Answer("ended") and run.status == "done"
 
 
 def test_a_disk_without_locks_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

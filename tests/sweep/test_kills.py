@@ -13,10 +13,9 @@ import pytest
 from faudit.store.run import Run
 from faudit.sweep.study import read
 from faudit.train import fit
-from tests.conftest import ROOT
-from tests.support.sweep_killer import workers_of
-from tests.sweep.test_local import is_alive, until
-from tests.test_resume import identical
+from tests.support.paths import ROOT
+from tests.support.processes import is_alive, workers_of
+from tests.support.runs import identical, until
 
 KILLS = 32
 STUDY = 'width = 16\ndepth = 2\nepochs = 60\nbatch-size = 64\n[grid]\nrule = ["bp", "dfa"]\nseed = [1, 2]\n'
@@ -26,8 +25,8 @@ STUDY = 'width = 16\ndepth = 2\nepochs = 60\nbatch-size = 64\n[grid]\nrule = ["b
 def test_sigkills_on_workers_and_drivers_change_nothing(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
     words = [str(tmp_path / "killed"), str(KILLS), "3", str(tmp_path / "study.toml")]
-    script = str(ROOT / "tests" / "support" / "sweep_killer.py")
-    done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True, timeout=600, check=False)
+    command = [sys.executable, "-m", "tests.support.sweep_killer", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["worker"] + told["driver"] >= KILLS and min(told["worker"], told["driver"]) >= 4, told

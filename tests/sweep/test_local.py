@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import multiprocessing.context
 import os
@@ -11,25 +10,19 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rich.console import Console
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
 from faudit.store.run import Run
-from faudit.sweep.display import Bars, Lines
 from faudit.sweep.drive import Outcome
-from faudit.sweep.engine import attempt
 from faudit.sweep.local import run_all
 from faudit.train import fit
-from tests.test_train import without_timings
+from tests.support.processes import is_alive, workers_of
+from tests.support.runs import TINY, same_as_alone, until
 
-TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
 FOUR = [TINY.with_(rule=rule, seed=seed) for rule in ("bp", "dfa") for seed in (1, 2)]
 LONG = [TINY.with_(rule="dfa", epochs=40, log_every=5, seed=seed) for seed in (1, 2)]  # seconds: time to be killed in
 DIVERGES = TINY.with_(lr=1e30, optimizer="sgd")
@@ -57,16 +50,6 @@ def names(configs: list[RunConfig]) -> list[str]:
     return [config.run_id for config in configs]
 
 
-def same_as_alone(configs: list[RunConfig], store: Path, alone: Path) -> None:
-    for config in configs:
-        made, calm = Run(store / config.run_id), fit(config, alone)
-        assert made.status == "done"
-        assert without_timings(made.rows()) == without_timings(calm.rows())
-        assert "resumed" not in made.environment()
-        one, other = made.outcome(), calm.outcome()
-        assert one and other and one["weights_sha256"] == other["weights_sha256"]
-
-
 def parent(store: Path, configs: list[RunConfig], *, jobs: int, code: str = PARENT) -> subprocess.Popen[str]:
     """A sweep in a process of its own, in a process group of its own."""
     settings = json.dumps([config.to_json() for config in configs])
@@ -78,26 +61,6 @@ def ended(sweep: subprocess.Popen[str]) -> tuple[str, str]:
     """What a sweep that did not get where it should have said, once it is ended."""
     os.killpg(sweep.pid, signal.SIGKILL)
     return sweep.communicate()
-
-
-def workers_of(pid: int) -> list[int]:
-    """The worker processes of a parent (not the resource tracker that Python starts beside them)."""
-    listed = subprocess.run(["ps", "-wweo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    entries = [line.split(None, 2) for line in listed.splitlines()]
-    return [int(entry[0]) for entry in entries if int(entry[1]) == pid and "spawn_main" in entry[2]]
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and not a zombie that nobody has waited for yet."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return bool(state.strip()) and not state.startswith("Z")
-
-
-def until(holds: Callable[[], Any], seconds: float = 60) -> bool:
-    end = time.monotonic() + seconds
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(holds())
 
 
 def is_under_way(store: Path, config: RunConfig) -> bool:
@@ -165,28 +128,12 @@ def test_what_cannot_be_made_does_not_stop_the_others(
     assert "nowhere" in outcome.left[no_files.run_id]
     assert "config.json is damaged" in outcome.left[damaged.run_id]
     assert "config.json is damaged" in outcome.left[overwritten.run_id]
-    assert "holds another configuration" in outcome.left[finished.run_id]
+    assert "config.json is damaged: its settings are those of" in outcome.left[finished.run_id]
     assert all("\n" not in line for line in outcome.left.values())
     said = capfd.readouterr().err
     assert f"{no_files.run_id}  left out  " in said and f"{DIVERGES.run_id}  failed  diverged" in said
     none_may_start(monkeypatch)
     assert run_all([DIVERGES], tmp_path, data_dir=None, jobs=1).failed == outcome.failed, "a failed run is tried again"
-
-
-@pytest.mark.filterwarnings("default")
-def test_an_unexpected_exception_is_told_with_its_run_and_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def writes(*_: object, **__: object) -> list[Any]:
-        warnings.warn("look here", stacklevel=1)
-        raise ZeroDivisionError("of all things")
-
-    monkeypatch.setattr("faudit.train.writes", writes)
-    answer = attempt(TINY.to_json(), tmp_path, data_dir=None)
-    assert (answer.word, answer.text) == ("raised", "met a bug: ZeroDivisionError('of all things')")
-    warning, bug = answer.remarks
-    assert warning == "faudit: warning: look here"
-    assert bug.startswith(f"{TINY.run_id} met a bug:\nTraceback") and 'raise ZeroDivisionError("of' in bug
 
 
 @pytest.mark.slow
@@ -295,37 +242,3 @@ def test_a_run_that_another_process_holds_is_trained_once_it_is_free(tmp_path: P
     holder.join()
     assert outcome == Outcome(done=names(FOUR[:2]), failed={}, left={})
     assert [row["epoch"] for row in held.rows()] == [0, 1, 2]
-
-
-def test_a_long_run_has_at_most_one_plain_line_a_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fit(TINY, tmp_path)
-    now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    lines = Lines({TINY.run_id: TINY}, {}, tmp_path)
-    lines.began(TINY)
-    for now in (1001.0, 1061.0, 1062.0, 1100.0, 1122.0):  # noqa: B007  # the clock reads it
-        lines.tick([TINY])
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and all(line.startswith(f"{TINY.run_id}  epoch 2/2  acc 0.") for line in said)
-
-
-def test_a_terminal_shows_counts_and_the_running_runs(tmp_path: Path) -> None:
-    done, running, new = TINY, TINY.with_(seed=1), TINY.with_(seed=2)
-    fit(running, tmp_path)  # as good as running, for who looks at its rows
-    text = io.StringIO()
-    wanted = {config.run_id: config for config in (done, running, new)}
-    console = Console(file=text, force_terminal=True, width=80, highlight=False)
-    bars = Bars(wanted, {done.run_id: ("done", "")}, tmp_path, console=console)
-    with bars.screen:
-        bars.began(running)
-        bars.tick([running, new])
-        middle = text.getvalue()
-        bars.ended(running, "done", "")
-        bars.ended(new, "left", "no [files]")
-        bars.tick([])
-    assert "1/3 runs: 1 done  0 failed  0 left out" in middle
-    assert f"{running.run_id}  2/2" in middle and "acc 0." in middle and f"{new.run_id}  –/2" in middle
-    after = text.getvalue().removeprefix(middle)
-    assert "3/3 runs: 2 done  0 failed  1 left out" in after and f"{new.run_id}  left out  no [files]" in after

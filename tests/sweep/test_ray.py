@@ -8,28 +8,25 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from faudit.cli.main import main
-from faudit.config import RunConfig
 from faudit.errors import ConfigError
 from faudit.store.run import Run
 from faudit.sweep import ray as engine
 from faudit.sweep.drive import Outcome, drive
 from faudit.sweep.engine import Answer
-from faudit.sweep.ray import Task, Tasks
+from faudit.sweep.ray import Tasks
 from faudit.sweep.study import read
 from faudit.sweep.update import RunUpdate
 from faudit.train import fit, stream
-from tests.conftest import ROOT
+from tests.support.clusters import two_nodes
 from tests.support.idx_files import write as write_idx
-from tests.sweep.test_local import same_as_alone, until
+from tests.support.runs import TINY, same_as_alone, until
 
-TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
 STUDY = """
 width = 8
 depth = 2
@@ -48,18 +45,6 @@ batch-size = 2
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("alone")
-
-
-@contextmanager
-def two_nodes(cwd: Path, *path: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    cwd.mkdir()
-    words = [sys.executable, str(ROOT / "tests" / "support" / "two_nodes.py"), *path]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    cluster = subprocess.Popen(words, text=True, cwd=cwd, **pipes)  # type: ignore[call-overload]
-    try:
-        yield cluster, cluster.stdout.readline().strip()
-    finally:
-        cluster.communicate(timeout=60)
 
 
 @pytest.mark.slow
@@ -198,7 +183,9 @@ def test_without_ray_it_is_said_how_to_get_it(
     assert "pip install 'faudit[ray]'" in err and err.count("\n") == 1 and not (tmp_path / "r").exists()
 
 
-def tasks(monkeypatch: pytest.MonkeyPatch, store: Path, *, jobs: int | None, threads: list[int]) -> tuple[Tasks, float]:
+def tasks(
+    monkeypatch: pytest.MonkeyPatch, store: Path, *, jobs: int | None, threads: Sequence[int]
+) -> tuple[Tasks, float]:
     """The engine on a Ray that was asked for and not started: how many processors it was to have."""
     ray = pytest.importorskip("ray")
     resources: dict[str, float] = {}
@@ -215,14 +202,6 @@ def test_a_ray_of_ones_own_has_the_processors_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int | None, threads: int, processors: int
 ) -> None:
     assert tasks(monkeypatch, tmp_path, jobs=jobs, threads=[threads, 1])[1] == processors
-
-
-def test_a_run_of_many_threads_does_not_hold_up_those_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    some, _ = tasks(monkeypatch, tmp_path, jobs=None, threads=[4, 1])
-    for _ in range(4):
-        assert some.free
-        some._tasks.append(Task(TINY, ExitStack()))
-    assert not some.free
 
 
 def test_a_run_that_another_driver_did_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +225,9 @@ class Sent:
         return iter(self._streams.pop(0))
 
 
-def scripted(monkeypatch: pytest.MonkeyPatch, store: Path, sent: Sent) -> Tasks:
+def scripted(
+    monkeypatch: pytest.MonkeyPatch, store: Path, sent: Sent, *, jobs: int | None = 1, threads: Sequence[int] = (1,)
+) -> Tasks:
     """The engine with tasks that do as they are told; every stream is ready at once."""
     ray = pytest.importorskip("ray")
 
@@ -255,11 +236,21 @@ def scripted(monkeypatch: pytest.MonkeyPatch, store: Path, sent: Sent) -> Tasks:
             raise thing
         return thing
 
-    some, _ = tasks(monkeypatch, store, jobs=1, threads=[1])
+    monkeypatch.setattr(ray, "remote", lambda **_: lambda function: sent)
     monkeypatch.setattr(ray, "wait", lambda streams, **_: (streams, []))
     monkeypatch.setattr(ray, "get", get)
-    some._train = sent
-    return some
+    monkeypatch.setattr(ray, "cancel", lambda *_, **__: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    return tasks(monkeypatch, store, jobs=jobs, threads=threads)[0]
+
+
+def test_a_run_of_many_threads_does_not_hold_up_those_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = scripted(monkeypatch, tmp_path, Sent(*[[]] * 4), jobs=None, threads=[4, 1])
+    for seed in range(4):
+        assert some.free
+        some.give(TINY.with_(seed=seed))
+    assert not some.free and len(some.running) == 4
+    some.close()
 
 
 def test_what_a_task_raises_is_its_nodes_fault_and_twice_is_enough(

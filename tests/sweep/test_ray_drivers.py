@@ -12,8 +12,7 @@ import pytest
 from faudit.store.run import Run
 from faudit.sweep.study import read
 from tests.support.clusters import two_nodes
-from tests.support.processes import until
-from tests.support.runs import same_as_alone
+from tests.support.runs import same_as_alone, until
 
 STUDY = (
     'data = "digits"\nwidth = 8\ndepth = 2\nbatch-size = 64\nepochs = 40\n[grid]\nrule = ["bp", "dfa"]\nseed = [1, 2]\n'

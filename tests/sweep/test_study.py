@@ -187,7 +187,7 @@ def test_a_missing_file_names_the_nearest_built_in() -> None:
 def test_the_built_in_studies_are_whole() -> None:
     for name in STUDIES:
         assert STUDIES[name].exists() and len(STUDIES.summary(name)) > 20
-        refuse(read(Path(name)), data_dir=None, data_elsewhere=True)
+        refuse(read(Path(name)), data_dir=None, elsewhere=True)
     assert len(read(Path("penalties"))) == 48 and len(read(Path("faeval"))) == 63
 
 
@@ -255,20 +255,3 @@ def test_a_study_without_names_has_no_experiments_and_an_unused_name_is_fine() -
 def test_a_name_that_cannot_be_one_is_refused_in_a_line(document: dict[str, Any], expected: str) -> None:
     lines = told(document)
     assert len(lines) == 1 and expected in lines[0] and lines[0].endswith("(s.toml)") and len(lines[0]) < 700
-
-
-def test_what_only_the_parts_know_is_refused_before_anything_starts() -> None:
-    base = RunConfig()
-    bad = [
-        *(base.with_(clip=2.0, seed=seed) for seed in (1, 2)),
-        base.with_(batch_size=2000),
-        base.with_(net="vit", patch=3),
-        base.with_(data="cifar10"),
-    ]
-    with pytest.raises(ConfigError) as caught:
-        refuse([base, *bad], data_dir=None, data_elsewhere=False)
-    lines = str(caught.value).splitlines()
-    assert len(lines) == 4 and all("(" in line for line in lines)
-    assert "rule bp does not read clip" in lines[0] and lines[0].endswith("and 1 more)")
-    assert any("larger than the data" in line for line in lines) and any("--data-dir" in line for line in lines)
-    refuse([base.with_(data="cifar10")], data_dir=None, data_elsewhere=True)

@@ -4,45 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import time
 from pathlib import Path
 from statistics import median
 from unittest.mock import Mock
 
 import pytest
 
+from faudit.cli import sweep as command
 from faudit.cli import tables
 from faudit.cli.main import main
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
+from faudit.registry import Registry
 from faudit.store.run import Run
-from faudit.sweep import ENGINES, estimate
-from faudit.sweep.display import Pace
+from faudit.sweep import estimate
 from faudit.sweep.engine import Start
-from faudit.sweep.estimate import span
 from faudit.train import fit
 from tests.support.fabricate import write
+from tests.support.runs import TINY
+from tests.support.studies import TINY_STUDY, TWO_RULES, sweep
 
-TINY = 'data = "digits"\nepochs = 2\nwidth = 8\ndepth = 2\nbatch-size = 256\n'
-STUDY = TINY + '[grid]\nrule = ["bp", "dfa"]\n'
-BASE = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
-DIVERGES = TINY + 'optimizer = "sgd"\n[grid]\nlr = [1e30]\n'
-
-
-def sweep(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, *flags: str) -> tuple[int, str, str]:
-    path = tmp_path / "study.toml"
-    path.write_text(text)
-    code = main(["sweep", str(path), "--runs", str(tmp_path / "runs"), *flags])
-    out, err = capsys.readouterr()
-    return code, out, err
+DIVERGES = TINY_STUDY + 'optimizer = "sgd"\n[grid]\nlr = [1e30]\n'
 
 
 def test_a_study_is_made_once_and_seen_from_another_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = sweep(capsys, tmp_path, STUDY, "--jobs", "1")
+    code, out, _ = sweep(capsys, tmp_path, TWO_RULES, "--jobs", "1")
     assert code == 0 and out == f"2 done, 0 failed, 0 left out: {tmp_path / 'runs'}\n"
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")}
-    code, out, err = sweep(capsys, tmp_path, STUDY, "--jobs", "1")
+    code, out, err = sweep(capsys, tmp_path, TWO_RULES, "--jobs", "1")
     assert (code, err) == (0, "") and out.startswith("2 done")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")} == times
     assert main(["show", "--runs", str(tmp_path / "runs"), "--where", "rule=dfa", "--json"]) == 0
@@ -74,14 +63,15 @@ def pretend(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
     """An engine's starter that nobody but this file knows."""
     if address:
         raise ConfigError(f"there is nothing at {address}")
-    return Start(lambda todo: pytest.fail("a dry run starts nothing"), data_elsewhere=True)
+    return Start(lambda todo: pytest.fail("a dry run starts nothing"), elsewhere=True)
 
 
 def test_one_more_engine_is_one_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its starter refuses its own flags, also for a dry run, and says whether data may be elsewhere."""
-    monkeypatch.setitem(ENGINES._targets, "pretend", f"{__name__}:pretend")
+    engines = {"local": "faudit.sweep.local:starter", "pretend": f"{__name__}:pretend"}
+    monkeypatch.setattr(command, "ENGINES", Registry("engine", engines))
     text = 'data = "cifar10"\n[grid]\nseed = [1]\n'
     assert sweep(capsys, tmp_path, text, "--dry-run", "--engine", "pretend")[0] == 0
     code, _, err = sweep(capsys, tmp_path, text, "--dry-run")
@@ -105,18 +95,18 @@ def test_a_dry_run_of_many_is_plain_text_and_each_kind_is_measured_once(
 
 def test_paths_are_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "x[/b]"
-    damaged = store / BASE.run_id / "config.json"
+    damaged = store / TINY.run_id / "config.json"
     damaged.parent.mkdir(parents=True)
     damaged.write_text("{")
     damaged.with_name("done.json").write_text("{}")
-    code, out, _ = sweep(capsys, tmp_path, STUDY, "--dry-run", "--runs", str(store))
+    code, out, _ = sweep(capsys, tmp_path, TWO_RULES, "--dry-run", "--runs", str(store))
     assert code == 0 and "x[/b]" in out and "1 that cannot be used" in out
 
 
 def test_a_failed_run_is_named_and_tried_again_on_request_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = fit(BASE.with_(optimizer="sgd", lr=1e30), tmp_path / "runs").path
+    path = fit(TINY.with_(optimizer="sgd", lr=1e30), tmp_path / "runs").path
     rows = Run(path).rows_file.stat()
     code, out, err = sweep(capsys, tmp_path, DIVERGES, "--jobs", "1")
     assert code == 1 and "0 done, 1 failed" in out and f"{path.name}: diverged" in err and "--retry-failed" in err
@@ -130,17 +120,17 @@ def test_a_study_that_cannot_be_is_refused_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for text, flags, expected in [
-        (STUDY + "sead = [1]\n", (), "did you mean 'seed'?"),
-        (STUDY, ("--max-runs", "1"), "2 runs"),
-        (STUDY, ("--jobs", "0"), "jobs: expected a whole number ≥ 1, got 0"),
-        (STUDY, ("--threads", "0"), "threads: expected a whole number from 1"),
-        (STUDY, ("--address", "x:1"), "--address: expected with --engine ray"),
-        (STUDY + "clip = [2]\n", (), "rule bp does not read clip"),
-        (STUDY, ("--runs", "/proc/runs"), "cannot use /proc/runs"),
-        (STUDY, ("--runs", str(tmp_path / "study.toml")), "not a file"),
-        (STUDY, ("--dry-run", "--jobs", "0"), "jobs: expected a whole number ≥ 1, got 0"),
-        (STUDY, ("--dry-run", "--address", "x:1"), "--address: expected with --engine ray"),
-        (STUDY + "clip = [2]\n", ("--dry-run",), "rule bp does not read clip"),
+        (TWO_RULES + "sead = [1]\n", (), "did you mean 'seed'?"),
+        (TWO_RULES, ("--max-runs", "1"), "2 runs"),
+        (TWO_RULES, ("--jobs", "0"), "jobs: expected a whole number ≥ 1, got 0"),
+        (TWO_RULES, ("--threads", "0"), "threads: expected a whole number from 1"),
+        (TWO_RULES, ("--address", "x:1"), "--address: expected with --engine ray"),
+        (TWO_RULES + "clip = [2]\n", (), "rule bp does not read clip"),
+        (TWO_RULES, ("--runs", "/proc/runs"), "cannot use /proc/runs"),
+        (TWO_RULES, ("--runs", str(tmp_path / "study.toml")), "not a file"),
+        (TWO_RULES, ("--dry-run", "--jobs", "0"), "jobs: expected a whole number ≥ 1, got 0"),
+        (TWO_RULES, ("--dry-run", "--address", "x:1"), "--address: expected with --engine ray"),
+        (TWO_RULES + "clip = [2]\n", ("--dry-run",), "rule bp does not read clip"),
     ]:
         code, out, err = sweep(capsys, tmp_path, text, *flags)
         assert code == 2 and out == "" and expected in err and err.count("\n") == 1, err
@@ -150,58 +140,16 @@ def test_a_study_that_cannot_be_is_refused_before_anything_starts(
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
 def test_a_store_that_may_not_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "runs").mkdir(mode=0o555)
-    code, _, err = sweep(capsys, tmp_path, STUDY)
+    code, _, err = sweep(capsys, tmp_path, TWO_RULES)
     assert code == 2 and "Permission denied" in err and err.count("\n") == 1
 
 
 def test_damaged_runs_are_named_and_left_and_the_others_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damaged = tmp_path / "runs" / BASE.run_id / "config.json"
+    damaged = tmp_path / "runs" / TINY.run_id / "config.json"
     damaged.parent.mkdir(parents=True)
     damaged.write_text("{")
-    code, out, err = sweep(capsys, tmp_path, STUDY, "--jobs", "1")
+    code, out, err = sweep(capsys, tmp_path, TWO_RULES, "--jobs", "1")
     assert code == 2 and "1 done, 0 failed, 1 left out" in out
-    assert f"faudit: {BASE.run_id}: {damaged} is damaged" in err and damaged.read_text() == "{"
-
-
-@pytest.mark.slow
-def test_tensorboard_gets_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-
-    run = fit(BASE, tmp_path / "runs")
-    for _ in range(2):  # again: nothing is told twice
-        sweep(capsys, tmp_path, STUDY, "--jobs", "1", "--tensorboard", str(tmp_path / "board"))
-    for name in (run.name, BASE.with_(rule="dfa").run_id):
-        (file,) = (tmp_path / "board" / name).iterdir()
-        events = [event for event in EventFileLoader(str(file)).Load() if event.HasField("summary")]
-        found = {event.step: {value.tag for value in event.summary.value} for event in events}
-        assert list(found) == [0, 1, 2] and {"acc_eval", "hidden_norms/2", "gamma/1"} <= found[2]
-        assert "train_loss" in found[1] and "train_loss" not in found[0]
-
-
-def test_without_tensorboard_it_is_said_how_to_get_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "tensorboard"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    code, _, err = sweep(capsys, tmp_path, STUDY, "--tensorboard", str(tmp_path / "board"))
-    assert code == 2 and "pip install 'faudit[tensorboard]'" in err and err.count("\n") == 1
-
-
-def test_the_pace_of_a_run_tells_the_time_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    pace, config = Pace(), RunConfig(epochs=10)
-    assert pace.left(config, None) == pace.left(config, {"epoch": 2}) == ""
-    now = 120.0
-    assert pace.left(config, {"epoch": 4}) == "0:01:00 left"
-    assert pace.left(config, {"epoch": 1}) == ""  # back at a checkpoint: measured anew
-    now = 121.0
-    assert pace.left(config, {"epoch": 2}) == "0:00:08 left"
-
-
-def test_times_as_a_person_says_them() -> None:
-    assert [span(value) for value in (3.2, 89, 100, 5000, 7200)] == ["3 s", "89 s", "2 min", "83 min", "2.0 h"]
+    assert f"faudit: {TINY.run_id}: {damaged} is damaged" in err and damaged.read_text() == "{"

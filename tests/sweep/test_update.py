@@ -18,10 +18,8 @@ from faudit.store.run import Run
 from faudit.sweep import update as node
 from faudit.sweep.update import NEEDS_DATA, NEXT, Fetch, RunUpdate, parts_of, train, unpacked, write_down
 from faudit.train import fit, stream
-from tests.conftest import tiny_dataset
-from tests.test_resume import identical
-
-TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
+from tests.support.nets import tiny_dataset
+from tests.support.runs import TINY, identical
 
 
 @pytest.fixture(autouse=True)

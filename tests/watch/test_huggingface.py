@@ -83,9 +83,8 @@ def test_it_is_measured_at_its_blocks_and_left_alone(build: Any, pattern: str, n
 
 def test_inputs_by_name_and_taps_inside_a_model_output() -> None:
     x, y = batch(8)
-    audited = audit_model(
-        resnet(), [({"pixel_values": x}, y)], taps=["resnet.embedder", "resnet.encoder"], frozen=[0.0]
-    )
+    taps = ["resnet.embedder", "resnet.encoder"]
+    audited = audit_model(resnet(), [({"pixel_values": x}, y)], taps=taps, frozen=[0.0], protocol="faudit-1")
     assert audited.taps == ("resnet.embedder", "resnet.encoder") and audited.verdict.verdict == TRUSTWORTHY
     attention = audit_model(vit(), [batch(4)], taps="vit.layers.*.attention")
     assert len(attention.taps) == 3, "an attention returns a tuple"

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from faudit import FauditError, audit_model
 from faudit.watch.net import ForeignNet
 from tests.support.models import CLASSES, WIDTH, Around, batch, everything, mlp
-
-TAPS = ["0", "2", "4"]
+from tests.support.models import MLP_TAPS as TAPS
 
 
 def refusal(model: Any, batches: Any = None, **settings: Any) -> str:
@@ -230,7 +229,7 @@ def test_settings_out_of_range() -> None:
         assert "frozen: expected a list of accuracies, got" in refusal(mlp(), frozen=frozen)
     for taps in (None, [0], 3):
         assert "the taps: expected names or patterns of submodules, got" in refusal(mlp(), taps=taps)
-    assert "did you mean 'faudit-1'" in refusal(mlp(), protocol="faudit-9")
+    assert "did you mean 'faudit-2'" in refusal(mlp(), protocol="faudit-9")
     assert "floating point, got int64" in refusal(
         Tokens(), [(torch.zeros(9, dtype=torch.int64), batch(9)[1])], taps=["0"]
     )

@@ -1,1 +1,1 @@
-"""The audit: checks measure, a protocol holds the thresholds, the judge decides. It never imports the trainer."""
+"""The audit: a check turns numbers into a finding, a protocol is a set of checks, the judge decides."""

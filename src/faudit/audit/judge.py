@@ -1,10 +1,11 @@
-"""The judge: a pure table from findings to a verdict, with reasons. Old findings can be judged again.  (no torch)
+"""The judge: a pure table from findings to a verdict, with reasons. Old findings can be judged again.
 
     a check fired                                    needs walk-back
     else one not measured, undecided or invalid      inconclusive
     else                                             trustworthy
 
-A check that does not apply takes no part; a label never decides.
+A check that does not apply takes no part; a label never decides. The reasons of a trustworthy verdict are the checks
+that passed and those that did not apply.
 """
 
 from __future__ import annotations
@@ -13,8 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from faudit.audit.checks import CHECKS
-from faudit.audit.checks.check import FIRED, INVALID, NOT_MEASURED, UNDECIDED, Case, Finding
+from faudit.audit.checks.check import (
+    FIRED,
+    INVALID,
+    NOT_APPLICABLE,
+    NOT_MEASURED,
+    PASSED,
+    UNDECIDED,
+    Case,
+    Check,
+    Finding,
+)
 from faudit.audit.protocol import Protocol
 
 TRUSTWORTHY, WALK_BACK, INCONCLUSIVE = "trustworthy", "needs walk-back", "inconclusive"
@@ -42,26 +52,22 @@ class Verdict:
 
 def judge(case: Case, protocol: Protocol, *, replay: bool = True) -> Verdict:
     """Ask every check of the protocol, and decide; ``replay`` asks each at the earlier rows too."""
-    ask = replayed if replay else found
+    ask = replayed if replay else lambda check, case: check.find(case)
     return decide(
-        [ask(name, case, protocol) for name in protocol.checks],
-        labels=[ask(name, case, protocol) for name in protocol.labels],
+        [ask(check, case) for check in protocol.checks],
+        labels=[ask(check, case) for check in protocol.labels],
         protocol=protocol.name,
     )
 
 
-def found(name: str, case: Case, protocol: Protocol) -> Finding:
-    return CHECKS[name]().find(case, protocol)
-
-
-def replayed(name: str, case: Case, protocol: Protocol) -> Finding:
+def replayed(check: Check, case: Case) -> Finding:
     """The finding, with the first epoch at which the check would have fired: from 1 on, as 0 has trained nothing."""
     if case.config is None:  # a model has no epochs
-        return found(name, case, protocol)
+        return check.find(case)
     places = (place for place, row in enumerate(case.rows) if row["epoch"] > 0)
-    fired = (place for place in places if found(name, case.until(place), protocol).status == FIRED)
+    fired = (place for place in places if check.find(case.until(place)).status == FIRED)
     first = next(fired, None)
-    return replace(found(name, case, protocol), first_fire=None if first is None else case.rows[first]["epoch"])
+    return replace(check.find(case), first_fire=None if first is None else case.rows[first]["epoch"])
 
 
 def decide(findings: Sequence[Finding], *, labels: Sequence[Finding] = (), protocol: str) -> Verdict:
@@ -70,5 +76,13 @@ def decide(findings: Sequence[Finding], *, labels: Sequence[Finding] = (), proto
     open_ones = [finding for finding in findings if finding.status in (NOT_MEASURED, UNDECIDED, INVALID)]
     verdict = WALK_BACK if fired else INCONCLUSIVE if open_ones else TRUSTWORTHY
     told = fired or open_ones
-    reasons = tuple(f"{finding.check}: {finding.reason}" for finding in told) or ("every check that applies passed",)
-    return Verdict(verdict, protocol, reasons, tuple(findings), tuple(labels))
+    reasons = [f"{finding.check}: {finding.reason}" for finding in told] if told else passed_and_not_asked(findings)
+    return Verdict(verdict, protocol, tuple(reasons), tuple(findings), tuple(labels))
+
+
+def passed_and_not_asked(findings: Sequence[Finding]) -> list[str]:
+    """What a trustworthy verdict rests on, and what it does not."""
+    passed = [finding.check for finding in findings if finding.status == PASSED]
+    others = [f"{finding.check} ({finding.reason})" for finding in findings if finding.status == NOT_APPLICABLE]
+    told = (("passed", passed), ("not applicable", others))
+    return [f"{what}: {', '.join(names)}" for what, names in told if names]

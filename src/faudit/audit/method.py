@@ -1,4 +1,4 @@
-"""Several seeds of one method: the verdict on it, and each check's value with an interval over the seeds.  (no torch)
+"""Several seeds of one method: the verdict on it, and each check's value with an interval over the seeds.
 
 A method is what its runs share: every setting but the seed. It needs walk-back when one of its seeds does, because a
 method that breaks with one seed in three is not to be trusted with the fourth; it is trustworthy when all are. The
@@ -13,10 +13,10 @@ from math import isfinite
 from statistics import fmean
 from typing import Any
 
-from faudit.audit.checks.check import FIRED
+from faudit.audit.checks.check import FIRED, Finding
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict
 from faudit.config import RunConfig, identity
-from faudit.stats import student
+from faudit.stats import student_interval
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ def method(group: Sequence[tuple[RunConfig, Verdict]]) -> Method:
     return Method(title(config), tuple(one.seed for one, _ in group), worst(verdicts), tuple(checks))
 
 
-def across(findings: Sequence[Any]) -> Across:
+def across(findings: Sequence[Finding]) -> Across:
     """One check's findings over the seeds."""
     known = [finding.value for finding in findings if finding.value is not None and isfinite(finding.value)]
     fired = sum(finding.status == FIRED for finding in findings)
-    low, high = student(known) or (None, None)
+    low, high = student_interval(known) or (None, None)
     return Across(findings[0].check, fired, fmean(known) if known else None, low, high, findings[0].threshold)
 
 

@@ -1,22 +1,26 @@
-"""A verdict as a paper's appendix wants it: what was asked, what was measured, against which threshold.  (no torch)"""
+"""A verdict as a paper's appendix wants it: what was asked, what was measured, against which threshold."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from statistics import fmean
 from typing import Any
 
 from faudit.audit.audit import Audited
 from faudit.audit.checks.check import Finding
 from faudit.audit.method import Method, methods
-from faudit.audit.protocol import Protocol, protocol
+from faudit.audit.protocol import Protocol
 from faudit.audit.utility import markdown, sensitivity_table, utility_table
 from faudit.store.rows import Row
 
 
-def page(audited: list[Audited], *, utility_of: dict[str, Any] | None, sensitivity_of: dict[str, Any] | None) -> str:
+def page(
+    audited: list[Audited],
+    asked: Protocol,
+    *,
+    utility_of: dict[str, Any] | None,
+    sensitivity_of: dict[str, Any] | None,
+) -> str:
     """Markdown: the protocol with its thresholds, each method over its seeds, each run with its findings."""
-    asked = protocol(audited[0].verdict.protocol)
     out = [f"# Audit by the protocol {asked.name}", "", thresholds(asked), ""]
     for method in methods([(one.config, one.verdict) for one in audited]):
         if len(method.seeds) > 1:
@@ -40,7 +44,7 @@ def page(audited: list[Audited], *, utility_of: dict[str, Any] | None, sensitivi
 
 SIGNALS = {
     "Γ": "gamma", "Γ, fresh feedback": "gamma_null_mean", "s.d. of a draw": "gamma_null_std", "p": "gamma_null_p",
-    "ρ": "rho", "ρ of the study": "rho_study", "ρ, fresh feedback": "rho_null_mean", "ρ of BP": "rho_bp",
+    "ρ": "rho", "ρ of the paper": "rho_study", "ρ, fresh feedback": "rho_null_mean", "ρ of BP": "rho_bp",
     "ρ of noise": "rho_random", "Γ of BP": "gamma_bp",
 }  # fmt: skip
 
@@ -49,7 +53,7 @@ UNSIGNED = ("s.d. of a draw", "p")  # and of which a mean over blocks means noth
 
 
 def measured(row: Row) -> list[str]:
-    """Per block, the signal's alignment by our definition and by the study's, beside its null and its controls."""
+    """Per block, the signal's alignment by our definition and by the paper's, beside its null and its controls."""
     there = {title: row[name] for title, name in SIGNALS.items() if row.get(name)}
     if not there:
         return []
@@ -74,9 +78,9 @@ def signed(value: float | None) -> str:
 
 def thresholds(asked: Protocol) -> str:
     """What was asked and where each check fires, in a sentence."""
-    known = {field.name: getattr(asked, field.name) for field in fields(asked)}
-    stands = [f"{name.replace('_', ' ')} {value:g}" for name, value in known.items() if isinstance(value, int | float)]
-    return f"Checks: {', '.join(asked.checks)}; as a label: {', '.join(asked.labels)}. Thresholds: {', '.join(stands)}."
+    checks, labels = (", ".join(check.name for check in some) for some in (asked.checks, asked.labels))
+    stand = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in asked.thresholds)
+    return f"Checks: {checks}; as a label: {labels or 'none'}. Thresholds: {stand or 'none'}."
 
 
 def method_table(method: Method) -> list[list[str]]:

@@ -1,65 +1,99 @@
-"""Protocols: frozen, versioned sets of checks and thresholds. A verdict names the protocol it was made by.  (no torch)
+"""Protocols: named, versioned sets of checks. A verdict names the protocol it was made by.
 
-``study`` is the published one. ``faudit-1`` asks the same questions of numbers that do not depend on the buffer's size,
+``paper`` is the published one. ``faudit-1`` asks the same questions of numbers that do not depend on the buffer's size,
 on how well a network fits, or on how easy the data are: precision instead of a magnitude, the share of errors removed
-instead of points, and feedback held against feedback drawn afresh. A threshold never changes under its name: a better
-one is a new protocol.
+instead of points, and feedback held against feedback drawn afresh. ``faudit-2`` also asks whether the accuracy is above
+chance. A threshold never changes under its protocol's name: a better one is a new protocol.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
+from faudit.audit.checks.chance import Chance
+from faudit.audit.checks.check import Check
+from faudit.audit.checks.controls import Controls
+from faudit.audit.checks.depth import Depth
+from faudit.audit.checks.feedback import Feedback
+from faudit.audit.checks.floor import Floor
+from faudit.audit.checks.movement import Movement
+from faudit.audit.checks.null import Null
+from faudit.audit.checks.points import Points
+from faudit.audit.checks.rank import Rank
+from faudit.audit.checks.reference import Reference
+from faudit.audit.checks.scale import Scale
+from faudit.audit.checks.stability import Stability
 from faudit.errors import ConfigError
 from faudit.registry import unknown
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Which checks are asked, and where each fires. One in ``labels`` names the kind of failure and decides nothing."""
+    """A name and the checks that are asked under it. One in ``labels`` names the kind of failure and decides nothing.
+
+    ``protocol["scale"]`` is its check of that name.
+    """
 
     name: str
-    checks: tuple[str, ...]
-    labels: tuple[str, ...]
-    growth: float  # scale fires above: the largest growth of one block
-    floor: float | None = None  # reference fires below: ‖∂ℓ/∂h_L‖ per sample
-    agreement: float | None = None  # reference fires below: share of samples on whose direction float64 agrees
-    stability: float = 0.30  # stability fires above
-    points: float | None = None  # depth fires below: accuracy over that of frozen blocks
-    errors_removed: float | None = None  # depth fires below: share of the frozen blocks' errors that are gone
-    settled: int = 0  # depth is asked from so many epochs on: at first, a network with less to train learns faster
-    quantile: float | None = None  # null-separation fires below so many standard deviations of chance
-    opposed: float | None = None  # and where one block alone is so many below chance
-    turn: float | None = None  # movement fires below: the least sin∠ between a matrix of a block and where it began
-    rank: float | None = None  # rank fires below: effective number of directions of the samples' gradients
+    checks: tuple[Check, ...]
+    labels: tuple[Check, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.checks:
+            raise ConfigError(f"protocol {self.name}: expected at least one check, got none")
+        asked = [check.name for check in (*self.checks, *self.labels)]
+        for what, names in (("check", asked), ("threshold", [name for name, _ in self.thresholds])):
+            for name, count in Counter(names).items():
+                if count > 1:  # tables and ``protocol[name]`` tell them apart by name
+                    raise ConfigError(f"protocol {self.name}: expected each {what} once, got {name!r} {count} times")
+
+    def __getitem__(self, name: str) -> Any:  # a check, whose name decides which thresholds it has
+        found = {check.name: check for check in (*self.checks, *self.labels)}
+        if name not in found:
+            raise ConfigError(unknown(f"check of the protocol {self.name}", name, found))
+        return found[name]
+
+    @property
+    def thresholds(self) -> list[tuple[str, float]]:
+        """Every threshold by name, and where it stands."""
+        checks = (*self.checks, *self.labels)
+        return [(entry.name, getattr(check, entry.name)) for check in checks for entry in fields(check)]
+
+    def with_check(self, check: Check) -> Protocol:
+        """The same protocol with another check in place of the one of that name."""
+        return replace(self, checks=tuple(check if one.name == check.name else one for one in self.checks))
 
 
-PROTOCOLS: dict[str, Protocol] = {
-    "faudit-1": Protocol(
-        name="faudit-1",
-        checks=("scale", "reference", "rank", "depth", "movement", "feedback", "null", "controls"),
-        labels=("stability",),
-        growth=50.0,
-        agreement=0.95,
-        errors_removed=0.03,
-        settled=5,
-        quantile=1.77,  # one-sided 5 % where the spread comes from 20 draws: Student's t of 19 degrees, √(1 + 1/20)
-        opposed=4.0,
-        turn=1e-3,
-        rank=2.0,
+FAUDIT_1 = Protocol(
+    "faudit-1",
+    checks=(
+        Scale(growth=50.0),
+        Reference(agreement=0.95),
+        Rank(rank=2.0),
+        Depth(errors_removed=0.03, settled=5),
+        Movement(turn=1e-3),
+        Feedback(),
+        Null(quantile=1.77, opposed=4.0),
+        Controls(),
     ),
-    "study": Protocol(
-        name="study",
-        checks=("scale", "reference", "depth"),
-        labels=("stability",),
-        growth=50.0,
-        floor=1e-4,  # 1e-7 for the mean loss over 1024 samples
-        points=0.02,
-    ),
-}
+    labels=(Stability(stability=0.30),),
+)
+FAUDIT_2 = Protocol("faudit-2", checks=(*FAUDIT_1.checks, Chance()), labels=FAUDIT_1.labels)
+PAPER = Protocol(
+    "paper",
+    checks=(Scale(growth=50.0), Floor(floor=1e-4), Points(points=0.02)),
+    labels=(Stability(stability=0.30),),
+)
+PROTOCOLS = {protocol.name: protocol for protocol in (FAUDIT_2, FAUDIT_1, PAPER)}
+DEFAULT = FAUDIT_2.name
 
 
-def protocol(name: str) -> Protocol:
-    if name not in PROTOCOLS:
-        raise ConfigError(unknown("protocol", name, PROTOCOLS))
-    return PROTOCOLS[name]
+def protocol(asked: str | Protocol) -> Protocol:
+    """The protocol of a name; one of somebody's own is itself."""
+    if isinstance(asked, Protocol):
+        return asked
+    if asked not in PROTOCOLS:
+        raise ConfigError(unknown("protocol", asked, PROTOCOLS))
+    return PROTOCOLS[asked]

@@ -1,4 +1,4 @@
-"""Decision utility and threshold sensitivity on audited runs: two tables, as text, Markdown and JSON.  (no torch)
+"""Decision utility and threshold sensitivity on audited runs: two tables, as text, Markdown and JSON.
 
 The first asks what each reporting strategy would have concluded of each run; the second, whether the verdicts would
 have been others had a threshold stood elsewhere.
@@ -28,13 +28,13 @@ def sensitivity(audited: Sequence[Audited], protocol: Protocol) -> dict[str, Any
     """Per threshold: where it stands, and at each place of its grid how many runs have another verdict, and which."""
     stand = [one.verdict.verdict for one in audited]
     out: dict[str, Any] = {}
-    for name, value, verdicts in over_thresholds([one.case for one in audited], protocol):
+    for check, name, value, verdicts in over_thresholds([one.case for one in audited], protocol):
         moved = {
             one.run.name: verdict
             for one, verdict, before in zip(audited, verdicts, stand, strict=True)
             if verdict != before
         }
-        entry = out.setdefault(name, {"stands": getattr(protocol, name), "runs": len(audited), "grid": []})
+        entry = out.setdefault(name, {"stands": getattr(check, name), "runs": len(audited), "grid": []})
         entry["grid"].append({"value": value, "changed": moved})
     return out
 

@@ -1,4 +1,4 @@
-"""Runs as tables for a person: one line each, or one run in full.  (no torch)"""
+"""Runs as tables for a person: one line each, or one run in full."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from faudit.config import SETTINGS, default, key
 from faudit.formats import gammas, share, size, times
 from faudit.store.rows import growth
 from faudit.store.run import Run
-from faudit.store.summary import whole_rows
 
 COLUMNS = ["run", "status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"]  # of a store's list
 LEFT = ("run", "status", "Γ per block")  # the others are numbers
@@ -75,21 +74,20 @@ def run_table(run: Run) -> Table:
         "s",
     ):
         table.add_column(column, justify="right", no_wrap=True)
-    with whole_rows(run):
-        for row in run.rows():
-            table.add_row(
-                str(row["epoch"]),
-                size(row["train_loss"]),
-                size(row["loss_eval"]),
-                share(row["acc_eval"]),
-                share(row["test_acc"]),
-                size(row["hidden_norms"][0]),
-                size(row["hidden_norms"][-1]),
-                times(growth(row["hidden_norms"])),
-                size(row["grad_norms"][-1]),
-                gammas(row["gamma"]),
-                f"{row['seconds'] + row['probe_seconds']:.2f}",
-            )
+    for row in run.rows():
+        table.add_row(
+            str(row["epoch"]),
+            size(row["train_loss"]),
+            size(row["loss_eval"]),
+            share(row["acc_eval"]),
+            share(row["test_acc"]),
+            size(row["hidden_norms"][0]),
+            size(row["hidden_norms"][-1]),
+            times(growth(row["hidden_norms"])),
+            size(row["grad_norms"][-1]),
+            gammas(row["gamma"]),
+            f"{row['seconds'] + row['probe_seconds']:.2f}",
+        )
     return table
 
 

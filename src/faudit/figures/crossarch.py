@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from faudit.figures.figure import FLOOR, Figure, Numbers, at, line, of, panel
+from faudit.audit.protocol import PROTOCOLS
+from faudit.figures.figure import Figure, Numbers, at, line, of, panel
 from faudit.figures.table import Table
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class CrossArchitecture(Figure):
                 ]
                 for row, title in ROWS.items()
             ],
-            "floor": FLOOR,
+            "floor": PROTOCOLS["paper"]["floor"].floor,
         }
 
     def draw(self, numbers: Numbers, style: Style) -> Picture:

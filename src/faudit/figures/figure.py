@@ -1,4 +1,4 @@
-"""The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.  (no torch)
+"""The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.
 
 A figure names the experiments it needs, turns their rows into plain numbers, and draws those numbers; nothing is typed
 in. On a logarithmic axis the middle is the geometric mean over the seeds and the band one standard deviation of the
@@ -7,7 +7,6 @@ logarithms: an arithmetic band would reach below zero.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from faudit.errors import ConfigError, StoreError
 from faudit.figures.table import Table
-from faudit.store.files import write_whole
+from faudit.store.files import must_be_file, write_json, write_whole
 from faudit.store.rows import Row
 from faudit.store.run import Status
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 Numbers = dict[str, Any]
 Value = Callable[[Row], float | None]
 
-FLOOR = 1e-4  # the study's gradient floor, 1e-7 for the mean loss over 1024 samples, in our unit: per sample
 FORMATS = ("pdf", "svg", "png")
 
 
@@ -63,8 +61,11 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
     numbers = {**headed(name, figure, table), "remarks": list(table.remarks)}
     picture = style.drawn(figure, numbers)
     rendered = {path: style.rendered(picture, suffix(path)) for path in paths}
-    for path in {path.with_suffix(".json") for path in rendered}:
-        write_whole(path, (json.dumps(numbers, indent=1, allow_nan=False) + "\n").encode())
+    beside = {path.with_suffix(".json") for path in rendered}
+    for path in (*beside, *rendered):  # all of them or none
+        must_be_file(path)
+    for path in beside:
+        write_json(path, numbers)
     for path, contents in rendered.items():
         write_whole(path, contents)
     return table.remarks
@@ -85,6 +86,7 @@ def suffix(path: Path) -> str:
 
 
 def refusal(name: str, missing: dict[str, str], table: Table) -> str:
+    """Each missing run with the command that makes it, and the command that makes all of them."""
     lines = [f"{name} lacks {run}. Make it with: {command}" for run, command in missing.items()]
     return "\n".join([*lines, f"{remedy(name, table)} makes all of them; --partial draws what is there."])
 
@@ -99,6 +101,7 @@ def by_experiment(missing: Iterable[str]) -> dict[str, list[str]]:
 
 
 def remedy(name: str, table: Table) -> str:
+    """The command that makes every run of a figure."""
     epochs = f" --epochs {table.plan.epochs}" if table.plan.epochs else ""
     seeds = " ".join(map(str, table.plan.seeds))
     return f"`faudit reproduce {name} --data {table.plan.data}{epochs} --seeds {seeds} --runs {table.runs}`"
@@ -108,7 +111,7 @@ def at(entry: str, place: int) -> Value:
     """One tap or block of an entry of the rows; None where the row does not have it."""
 
     def value(row: Row) -> float | None:
-        values = row.get(entry) or []
+        values = row.numbers(entry)
         return values[place] if -len(values) <= place < len(values) else None
 
     return value
@@ -116,15 +119,16 @@ def at(entry: str, place: int) -> Value:
 
 def of(entry: str) -> Value:
     """A plain entry of the rows."""
-    return lambda row: row.get(entry)
+    return lambda row: row.number(entry)
 
 
 def deep(entry: str) -> Value:
     """The mean over the blocks l ≥ 1 of an entry: block 0 is taught nearly what the readout sees and hides the rest."""
 
     def value(row: Row) -> float | None:
-        values = (row.get(entry) or [])[1:]
-        return statistics.fmean(values) if values and None not in values else None
+        values = row.numbers(entry)[1:]
+        known = [number for number in values if number is not None]
+        return statistics.fmean(known) if known and len(known) == len(values) else None
 
     return value
 
@@ -136,8 +140,9 @@ def draw_spread(entry: str) -> Value:
     """
 
     def value(row: Row) -> float | None:
-        stds = (row.get(f"{entry}_null_std") or [])[1:]
-        return math.sqrt(sum(std**2 for std in stds)) / len(stds) if stds and None not in stds else None
+        stds = row.numbers(f"{entry}_null_std")[1:]
+        known = [std for std in stds if std is not None]
+        return math.sqrt(sum(std**2 for std in known)) / len(known) if known and len(known) == len(stds) else None
 
     return value
 

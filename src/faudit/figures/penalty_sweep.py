@@ -1,14 +1,15 @@
 """DFA under a penalty on its branches, for several λ: ‖h_L‖, ‖∂ℓ/∂h_2‖ and accuracy over the epochs.
 
 The gradient is drawn with the paper's floor, the accuracy with the frozen-blocks baseline of the same length and the
-line 2 points above it; both lines are measured.
+line that the paper's margin puts above it; the baseline is measured.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from faudit.figures.figure import FLOOR, Figure, Numbers, at, final, line, of, panel
+from faudit.audit.protocol import PROTOCOLS
+from faudit.figures.figure import Figure, Numbers, at, final, line, of, panel
 from faudit.figures.table import Table
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 CURVES = ("matched dfa", *(f"matched dfa λ={value}" for value in ("0.0001", "0.001", "0.01", "0.1")))
 FROZEN = "matched frozen-dfa"
-MARGIN = 0.02  # the study's depth-utility threshold
 
 
 class PenaltySweep(Figure):
@@ -35,9 +35,9 @@ class PenaltySweep(Figure):
                 for label, value in columns.items()
                 for log in (label != "accuracy",)
             ],
-            "floor": FLOOR,
+            "floor": PROTOCOLS["paper"]["floor"].floor,
             "frozen": final(table, FROZEN, of("acc_eval")),
-            "margin": MARGIN,
+            "margin": PROTOCOLS["paper"]["points"].points,
         }
 
     def draw(self, numbers: Numbers, style: Style) -> Picture:
@@ -51,8 +51,9 @@ class PenaltySweep(Figure):
         level(axes[0][1], numbers["floor"], "the paper's floor")
         decades(axes[0][1], [numbers["floor"], *values_of(numbers["panels"][1]["lines"])])
         if frozen := numbers["frozen"]:
+            above = f"frozen + {100 * numbers['margin']:g} pp"
             level(axes[0][2], frozen["middle"], "frozen blocks", dash=(0, (4, 2)), band=frozen)
-            level(axes[0][2], frozen["middle"] + numbers["margin"], "frozen + 2 pp", dash=(0, (6, 1, 1, 1)))
+            level(axes[0][2], frozen["middle"] + numbers["margin"], above, dash=(0, (6, 1, 1, 1)))
         legend(picture, axes[0], columns=4)
         footnote(picture, numbers, [one for p in numbers["panels"] for one in p["lines"]], what=BAND_LINEAR)
         return picture

@@ -1,4 +1,4 @@
-"""Which runs a figure or a claim needs: a recipe of named experiments, and a plan of how it is run.  (no torch)
+"""Which runs a figure or a claim needs: a recipe of named experiments, and a plan of how it is run.
 
 An experiment is a configuration without its seed. A recipe holds the experiments of one paper as the paper ran them. A
 plan says on which data, for how many epochs and with which seeds they are run.

@@ -1,4 +1,4 @@
-"""How every figure looks: venue widths, one colour, dash and marker per rule, axes, legend, and the files.  (no torch)
+"""How every figure looks: venue widths, one colour, dash and marker per rule, axes, legend, and the files.
 
 A line is told from another by dash and marker as well as by colour, so that a print in grey reads the same. Files are
 the same to the byte for the same numbers: nothing in them says when they were made.
@@ -22,6 +22,7 @@ from matplotlib.ticker import FixedLocator, LogFormatterMathtext, MaxNLocator, N
 from faudit.errors import ConfigError
 from faudit.figures.figure import Figure
 from faudit.registry import unknown
+from faudit.store.rows import ENTRIES
 
 VENUES = {"neurips": (5.5, 5.5), "icml": (3.25, 6.75), "iclr": (5.5, 5.5)}  # inches: one column, the whole text
 
@@ -220,6 +221,11 @@ DATA_NAMES = {
 NET_NAMES = {"resmlp": "ResMLP", "vit": "ViT-Mini", "student": "StudentNet"}
 BAND = "line: geometric mean, band: ± 1 s.d. of the logarithm"
 BAND_LINEAR = "line: mean, band: ± 1 s.d. (norms: geometric)"
-H_L = r"$\|h_L\|$"
-G_2 = r"$\|\partial\ell/\partial h_2\|$"
-G_L = r"$\|\partial\ell/\partial h_L\|$"
+
+
+def symbol(entry: str, place: str) -> str:
+    """An entry's declared symbol at one tap or block, as a label shows it."""
+    return f"${ENTRIES[entry].symbol.replace('_l', f'_{place}')}$"
+
+
+H_L, G_2, G_L = symbol("hidden_norms", "L"), symbol("grad_norms", "2"), symbol("grad_norms", "L")

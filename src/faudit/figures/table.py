@@ -1,4 +1,4 @@
-"""Runs → a tidy table: for each experiment of a plan, the rows of each seed.  (no torch)
+"""Runs → a tidy table: for each experiment of a plan, the rows of each seed.
 
 A run belongs to an experiment when everything that decides what was trained is the same. Its length must be the plan's.
 Where the plan leaves the length open and the recipe allows shorter runs, the longest runs there are stand for the
@@ -15,12 +15,9 @@ from pathlib import Path
 from faudit.config import RunConfig, command, identity
 from faudit.errors import StoreError
 from faudit.figures.plan import Plan
+from faudit.store.index import copies, copy_of
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
-
-PER_TAP = ("hidden_norms", "grad_norms", "gamma", "rho", "rho_study", "gamma_null_mean", "gamma_null_std")
-PLAIN = ("acc_eval", "test_acc")
-NUMBERS = frozenset({float, int, type(None)})  # exact types: a bool is an int, and no number here
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Series:
 
     @cached_property
     def rows(self) -> list[Row]:
-        return checked(self.run.rows(), self.run)
+        return self.run.rows()
 
     @cached_property
     def status(self) -> Status:
@@ -62,14 +59,19 @@ class Table:
 
     @cached_property
     def _known(self) -> dict[tuple[object, ...], list[Series]]:
-        known: dict[tuple[object, ...], list[Series]] = {}
+        there: dict[str, Series] = {}
         for run in runs_in(self.runs) if self.runs.is_dir() else []:
             try:
-                series = Series(run, run.config())
+                there[str(run.path)] = Series(run, run.config())
             except StoreError as error:
                 self.remark(f"left out: {error}")
-                continue
-            known.setdefault(identity(series.config), []).append(series)
+        twice = copies({path: series.config.run_id for path, series in there.items()})
+        known: dict[tuple[object, ...], list[Series]] = {}
+        for path, series in there.items():
+            if path in twice:
+                self.remark(f"left out: {copy_of(path, twice[path])}")
+            else:
+                known.setdefault(identity(series.config), []).append(series)
         return known
 
     def again(self, *, partial: bool | None = None) -> Table:
@@ -100,7 +102,8 @@ class Table:
         of_length = [series for series in whole if series.config.epochs == length]
         ranked += sorted(of_length, key=lambda series: set(wanted.probe_epochs) <= set(series.config.probe_epochs))
         chosen = {series.seed: series for series in ranked if self._readable(series)}
-        self._tell(experiment, chosen, shorter={series.seed for series in whole} - set(chosen))
+        shorter = {series.seed for series in whole if series.config.epochs < length} - set(chosen)
+        self._tell(experiment, chosen, shorter=shorter)
         return [chosen[seed] for seed in self.plan.seeds if seed in chosen]
 
     def _fits(self, experiment: str, epochs: int) -> bool:
@@ -145,22 +148,3 @@ class Table:
         except StoreError as error:
             self.remark(f"left out: {error}")
             return False
-
-
-def checked(rows: list[Row], run: Run) -> list[Row]:
-    """The rows, if every entry that is drawn or judged is a number or a list of numbers."""
-    for row in rows:
-        for name in PER_TAP:
-            values = row.get(name)
-            if values is not None and not (type(values) is list and NUMBERS.issuperset(map(type, values))):
-                raise StoreError(damage(run, row, name, "a list of numbers", values))
-        for name in PLAIN:
-            if type(row.get(name)) not in NUMBERS:
-                raise StoreError(damage(run, row, name, "a number", row[name]))
-    if rows and not all(isinstance(rows[-1].get(name), list) for name in ("hidden_norms", "grad_norms")):
-        raise StoreError(f"{run.rows_file} is damaged: expected hidden_norms and grad_norms in every row")
-    return rows
-
-
-def damage(run: Run, row: Row, name: str, expected: str, got: object) -> str:
-    return f"{run.rows_file} is damaged: epoch {row['epoch']}, {name}: expected {expected}, got {str(got)[:40]!r}"

@@ -1,4 +1,4 @@
-"""A paper's claims, each with its value, our measurement of it, and whether the two agree.  (no torch)
+"""A paper's claims, each with its value, our measurement of it, and whether the two agree.
 
 A claim is one row of a paper's results. Its parts are numbers that the logs of some experiments give. Ours is the mean
 over the seeds with a 95 % interval (Student's t), for sizes over decades the geometric mean with the range. Agreement
@@ -17,7 +17,7 @@ from typing import Any
 
 from faudit.config import command
 from faudit.figures.table import Series, Table
-from faudit.stats import student
+from faudit.stats import student_interval
 from faudit.store.rows import Row
 from faudit.store.run import Status
 
@@ -150,7 +150,7 @@ def interval(values: Sequence[float], kind: str) -> tuple[float, float | None, f
         return statistics.geometric_mean(values), min(values), max(values)
     if kind in ("norm", "epoch", "never"):
         return statistics.median(values), min(values), max(values)
-    return statistics.fmean(values), *(student(values) or (None, None))
+    return statistics.fmean(values), *(student_interval(values) or (None, None))
 
 
 def agrees(part: Part, middle: float, values: Sequence[float]) -> bool:

@@ -1,4 +1,4 @@
-"""Somebody else's JSON file: read within limits, and checked part by part with its place.  (no torch)"""
+"""Somebody else's JSON file: read within limits, and checked part by part with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims as a page of Markdown: the table, what to know of it, and the commands behind each row.  (no torch)"""
+"""The claims as a page of Markdown: the table, what to know of it, and the commands behind each row."""
 
 from __future__ import annotations
 

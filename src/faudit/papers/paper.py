@@ -1,4 +1,4 @@
-"""The paper contract: a published work as its experiments, figures, claims and files.  (no torch)"""
+"""The paper contract: a published work as its experiments, figures, claims and files."""
 
 from __future__ import annotations
 

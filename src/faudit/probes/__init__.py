@@ -1,15 +1,115 @@
-"""Probes: one file each, all with the face of ``probes.probe.Probe``; a row is what they return, put together."""
+"""Probes: one file each, all with the face of ``probes.probe.Probe``; a row is what they return, put together.
+
+A probe declares on its class what it writes (``entries``), when it runs (``tier``), what it needs of a reading
+(``needs``) and the ``version`` of its numbers. The declarations are literals and are read from the source, so that
+whoever shows, checks or draws a row knows its entries without importing torch.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
+from faudit.errors import ConfigError
 from faudit.registry import Registry
 
 if TYPE_CHECKING:
-    from faudit.probes.probe import Probe
+    from faudit.probes.probe import Probe  # noqa: F401  # used in a string below, which ruff does not read
 
-PROBES: Registry[type[Probe]] = Registry(
+Shape = Literal["scalar", "taps", "blocks", "parts", "signals", "draws", "quantiles"]
+Kind = Literal["number", "count", "flag", "text"]
+Tier = Literal["cheap", "full"]  # every logged epoch; at the end and on request
+# Labels that name a class; a signal that teaches each block; the weights by part; the rule's own step and feedback.
+Need = Literal["classes", "credit", "parameters", "rule"]
+
+# For a network of L blocks: how a shape is written, and how many places its list has beyond L.
+SHAPES: Mapping[Shape, tuple[str, tuple[int, ...]]] = {
+    "scalar": ("", ()),
+    "taps": ("[L+1]", (1,)),
+    "blocks": ("[L]", (0,)),
+    "parts": ("[L+2]", (2,)),  # embed, blocks, readout
+    "signals": ("[signals]", (0, 1)),  # one more where the last tap carries a teaching signal too
+    "draws": ("[L][draws]", (0,)),
+    "quantiles": ("[L][5]", (0,)),
+}
+NESTED = ("draws", "quantiles")  # shapes whose places hold lists, all of one length
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One declared entry of a row. ``unit`` and ``symbol`` (TeX, with ``_l`` for the tap or block) label an axis."""
+
+    name: str
+    shape: Shape
+    text: str
+    kind: Kind = "number"
+    unit: str = ""
+    symbol: str = ""
+    required: bool = False  # every version wrote it into every row
+    finite: bool = False  # it is never null and never overflows
+
+    def lengths(self, blocks: int) -> set[int]:
+        """How many places its list may have in a network of so many blocks; nothing fits one without blocks."""
+        return {blocks + more for more in SHAPES[self.shape][1]} if blocks > 0 else set()
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a probe says of itself."""
+
+    entries: tuple[Entry, ...]
+    tier: Tier
+    version: int
+    needs: tuple[Need, ...] = ()
+
+
+class Probes(Registry["type[Probe]"]):
+    """The probes by name, with what they declare."""
+
+    def declared(self, name: str) -> Declaration:
+        """What a probe declares, read from its source without importing it."""
+        self._target(name)  # refuses a name that does not exist
+        return self._declarations[name]
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """Every entry of every probe, by name."""
+        return {entry.name: entry for one in self._declarations.values() for entry in one.entries}
+
+    @cached_property
+    def _declarations(self) -> dict[str, Declaration]:
+        return {name: self._read(name) for name in self}
+
+    def _read(self, name: str) -> Declaration:
+        _, own = self.source(name)
+        lines = [line for line in (own.body if own else []) if isinstance(line, ast.Assign | ast.AnnAssign)]
+        assigned = {
+            ast.unparse(target): line.value
+            for line in lines
+            for target in (line.targets if isinstance(line, ast.Assign) else [line.target])
+        }
+        try:
+            parts = {part.name: assigned[part.name] for part in fields(Declaration) if part.name in assigned}
+            return Declaration(**{part: literal(value) for part, value in parts.items() if value is not None})
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the probe {name!r}: expected its class to declare entries, tier and version as literals, got {error}"
+            ) from None
+
+
+def literal(node: ast.expr) -> Any:
+    """The value of an expression made of constants, tuples and ``Entry(...)``; ValueError for any other."""
+    if isinstance(node, ast.Tuple):
+        return tuple(map(literal, node.elts))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Entry":
+        return Entry(*map(literal, node.args), **{str(word.arg): literal(word.value) for word in node.keywords})
+    return ast.literal_eval(node)
+
+
+PROBES = Probes(
     "probe",
     {
         "norms": "faudit.probes.norms:Norms",

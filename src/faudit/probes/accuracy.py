@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from faudit.probes import Entry, Tier
 from faudit.probes.probe import Probe, Reading
 
 
 class Accuracy(Probe):
-    """``acc_eval``, the share of samples classified right; ``loss_eval``, their mean cross-entropy."""
+    """Accuracy and loss on the evaluation buffer."""
+
+    tier: ClassVar[Tier] = "cheap"
+    version: ClassVar[int] = 1
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "acc_eval",
+            "scalar",
+            "Share of the evaluation buffer that is classified right; null where the labels name no classes.",
+            unit="accuracy",
+            required=True,
+        ),
+        Entry("loss_eval", "scalar", "Mean loss over the evaluation buffer.", unit="nats", required=True),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
-        right = reading.trace.logits.argmax(dim=1) == reading.y
-        return {"acc_eval": float(right.double().mean()), "loss_eval": float(reading.losses.double().mean())}
+        accuracy = None
+        if "classes" in reading.offers:
+            accuracy = float((reading.trace.logits.argmax(dim=1) == reading.y).double().mean())
+        return {"acc_eval": accuracy, "loss_eval": float(reading.losses.double().mean())}

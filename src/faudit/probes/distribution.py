@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import cosines, mean_defined
 
@@ -22,10 +23,33 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class Distribution(Probe):
-    """Per block: ``gamma_quantiles`` (5, 25, 50, 75, 95 %), ``gamma_chance``; ``gamma_first``, ``gamma_interior``,
-    ``gamma_last``, null where undefined."""
+    """How the samples' cosines are spread, and Γ at the ends and in the interior of the network."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[Need, ...]] = ("credit",)
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "gamma_quantiles",
+            "quantiles",
+            "The 5, 25, 50, 75 and 95 % quantiles of the samples' cosines; null where no sample has one.",
+            unit="cosine",
+        ),
+        Entry(
+            "gamma_chance",
+            "blocks",
+            "1.96/√(d·n), half the width of the 95 % interval of Γ between random directions.",
+            unit="cosine",
+        ),
+        Entry("gamma_first", "scalar", "Γ of the first block.", unit="cosine"),
+        Entry(
+            "gamma_interior",
+            "scalar",
+            "Mean Γ of the blocks between first and last; null where one has none.",
+            unit="cosine",
+        ),
+        Entry("gamma_last", "scalar", "Γ of the last block.", unit="cosine"),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         gradients = [reading.gradients[reading.net.taught_at(l)] for l in range(reading.net.blocks)]

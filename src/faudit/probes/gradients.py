@@ -6,16 +6,38 @@ differentiates the mean over n samples; its numbers are these divided by n.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
+from faudit.probes import Entry, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import median, norms
 
 
 class Gradients(Probe):
-    """``grad_norms`` [L+1], median per-sample norm of ∂ℓ_i/∂h_l; ``grad_norms_frobenius`` [L+1], of the buffer."""
+    """The size of the true gradient at each tap."""
+
+    tier: ClassVar[Tier] = "cheap"
+    version: ClassVar[int] = 1
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "grad_norms",
+            "taps",
+            "Median over the samples of ‖∂ℓ_i/∂h_l‖, ℓ_i the loss of one sample: the buffer's size plays no part.",
+            unit="L2 norm",
+            symbol=r"\|\partial\ell/\partial h_l\|",
+            required=True,
+        ),
+        Entry(
+            "grad_norms_frobenius",
+            "taps",
+            "√Σ_i ‖∂ℓ_i/∂h_l‖² over the samples of the buffer.",
+            unit="Frobenius norm",
+            symbol=r"\|\partial\ell/\partial h_l\|_F",
+            required=True,
+        ),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         sizes = [norms(gradient) for gradient in reading.gradients]

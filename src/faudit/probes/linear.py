@@ -13,15 +13,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 
 RIDGE = 1e-3  # of the number of samples, with features of unit mean square
 
 
 class LinearProbe(Probe):
-    """``linear_acc`` [L+1], accuracy on the samples that were not fitted; null where a tap is not finite."""
+    """What a linear map can read off each tap."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[Need, ...]] = ("classes",)
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "linear_acc",
+            "taps",
+            "Accuracy of a ridge regression from the tap to the labels, on the half of the buffer that was not fitted.",
+            unit="accuracy",
+        ),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         return {"linear_acc": [accuracy(h.double(), reading.y, reading.net.classes) for h in reading.taps]}

@@ -12,14 +12,25 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from faudit.nets.net import part
+from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import cosines, norms
 
 
 class Movement(Probe):
-    """``block_turn`` [L]: the least sin∠(W, W_0) over a block's matrices; null where the beginning is not known."""
+    """How far the weight matrices of each block have turned from their initialisation."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[Need, ...]] = ("parameters",)
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "block_turn",
+            "blocks",
+            "The least sin∠(W, W_0) over the matrices of a block; null where the initial weights are not known.",
+            unit="sine",
+        ),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         blocks = [f"blocks.{l}" for l in range(reading.net.blocks)]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import mean_defined, norms
 
@@ -20,9 +21,26 @@ STEP = 0.01
 
 
 class Nudging(Probe):
-    """Per block [L]: ``nudging``, ``nudging_random``, ``nudging_study``; null where no sample has a credit."""
+    """The change of the loss after a small step against each block's credit."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[Need, ...]] = ("credit",)
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "nudging",
+            "blocks",
+            "Mean change of the loss after a step of 1 % of ‖h‖ against the credit, in float64; null without a credit.",
+            unit="nats",
+        ),
+        Entry("nudging_random", "blocks", "Control: the same along a random direction.", unit="nats"),
+        Entry(
+            "nudging_study",
+            "blocks",
+            "As published: a step of 0.01 times the credit, in the network's own precision.",
+            unit="nats",
+        ),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         return {

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import Correlation, cosines, mean_defined, norms
 
@@ -45,7 +46,64 @@ Entries = dict[str, float | int | bool | list[float | None] | None]  # of one bl
 class Perturbation(Probe):
     """ρ per block with its controls, and the null distribution of ρ and Γ under fresh feedback."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[Need, ...]] = ("credit",)
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "rho",
+            "blocks",
+            "ρ: relative step, central differences, float64, mean over the samples; null where rho_valid is false.",
+            unit="correlation",
+            symbol=r"\rho_l",
+        ),
+        Entry("rho_valid", "blocks", "Whether both controls hold: rho_bp near 1 and rho_random near 0.", kind="flag"),
+        Entry("rho_undefined", "blocks", "How many samples have no correlation.", kind="count", unit="samples"),
+        Entry(
+            "rho_pooled",
+            "blocks",
+            "ρ with one correlation over all samples and directions; null where rho_valid is false.",
+            unit="correlation",
+        ),
+        Entry(
+            "rho_study",
+            "blocks",
+            "ρ as published: absolute step, one-sided difference, the network's own precision, samples pooled.",
+            unit="correlation",
+        ),
+        Entry("rho_bp", "blocks", "Control: ρ of the BP gradient, which must be near 1.", unit="correlation"),
+        Entry("rho_random", "blocks", "Control: ρ of a random vector, which must be near 0.", unit="correlation"),
+        Entry(
+            "rho_null_mean",
+            "blocks",
+            "Mean of ρ over fresh draws of the feedback; null for a rule without feedback.",
+            unit="correlation",
+        ),
+        Entry("rho_null_std", "blocks", "Standard deviation of ρ over the same draws.", unit="correlation"),
+        Entry(
+            "rho_null_place",
+            "blocks",
+            "Share of the draws whose ρ is below that of the trained feedback; null where they do not differ.",
+            unit="share",
+        ),
+        Entry("rho_null_p", "blocks", "One-sided p-value of ρ against the same draws.", unit="p"),
+        Entry(
+            "gamma_null_mean",
+            "blocks",
+            "Mean of Γ over fresh draws of the feedback; null for a rule without feedback.",
+            unit="cosine",
+        ),
+        Entry("gamma_null_std", "blocks", "Standard deviation of Γ over the same draws.", unit="cosine"),
+        Entry(
+            "gamma_null_place",
+            "blocks",
+            "Share of the draws whose Γ is below that of the trained feedback; null where they do not differ.",
+            unit="share",
+        ),
+        Entry("gamma_null_p", "blocks", "One-sided p-value of Γ against the same draws.", unit="p"),
+        Entry("gamma_null_draws", "draws", "Γ of each draw; empty for a rule without feedback.", unit="cosine"),
+        Entry("gamma_bp", "blocks", "Control: Γ of the float64 gradient, which must be near 1.", unit="cosine"),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         draws = reading.fresh_credits(DRAWS)
@@ -128,9 +186,9 @@ def holds(gradient: float | None, noise: float | None, *, samples: int) -> bool:
 
 
 def null(name: str, value: float | None, draws: list[float | None]) -> dict[str, float | None]:
-    """A number under fresh feedback: mean, spread, the share of draws below the trained feedback's value, and the
-    one-sided p-value (1 + draws that are not below it) / (1 + draws).
+    """A number under fresh feedback: its mean, spread, place and one-sided p-value.
 
+    The place is the share of draws below the trained feedback's value. p is (1 + draws not below it) / (1 + draws).
     Where fresh feedback changes nothing (FA's last block) there is no place to have, and no p.
     """
     known = [draw for draw in draws if draw is not None]

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from faudit.probes import Entry, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import cosines, mean_defined, median, norms
 
@@ -23,12 +24,42 @@ ROUNDING = 100  # rounding steps of 1 below which an output error is lost in its
 
 
 class Precision(Probe):
-    """Per tap [L+1]: ``precision`` mean cosine between the two, ``precision_agree`` share of samples where they agree,
-    both over the samples that have a direction and are not fitted to the last bit, null where there are none;
-    ``precision_undefined`` how many of the others have no direction; ``grad_relative`` median of ‖∂ℓ/∂h_l‖ / ‖e‖ in
-    float64. ``precision_fitted``: how many samples are fitted to the last bit."""
+    """The gradient in the network's own precision against float64, at each tap.
 
-    tier: ClassVar[str] = "full"
+    Means and shares are over the samples that have a direction and are not fitted to the last bit.
+    """
+
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "precision",
+            "taps",
+            "Mean cosine between the gradient and its float64 recomputation; null where no sample has both.",
+            unit="cosine",
+        ),
+        Entry("precision_agree", "taps", "Share of the samples where that cosine is above 0.99.", unit="share"),
+        Entry(
+            "precision_undefined",
+            "taps",
+            "How many samples have a gradient of exactly zero in both.",
+            kind="count",
+            unit="samples",
+        ),
+        Entry(
+            "precision_fitted",
+            "scalar",
+            "How many samples have an output error below their precision; they are left out of the three above.",
+            kind="count",
+            unit="samples",
+        ),
+        Entry(
+            "grad_relative",
+            "taps",
+            "Median over the samples of ‖∂ℓ_i/∂h_l‖ relative to the output error's norm, in float64.",
+            unit="ratio",
+        ),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         exact = reading.doubled

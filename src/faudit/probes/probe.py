@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, Trace
+from faudit.probes import Entry, Need, Tier
 from faudit.rng import derived
 from faudit.rules.bp import tap_gradients
 from faudit.rules.rule import Rule, State, output_error
@@ -39,8 +40,14 @@ class Reading:
         # Detached: a probe cannot write a gradient even by mistake.
         self.params = {name: value.detach() for name, value in self.params.items()}
 
+    @property
+    def offers(self) -> frozenset[Need]:
+        """What a probe may need of this reading: of a network of ours and its rule, everything."""
+        return frozenset({"classes", "credit", "parameters", "rule"})
+
     @cached_property
     def trace(self) -> Trace:
+        """One forward pass, without a graph."""
         with torch.no_grad():
             return self.net.trace(self.params, self.x)
 
@@ -104,9 +111,12 @@ class Reading:
 
 
 class Probe(ABC):
-    """The face of every probe."""
+    """The face of every probe. What it declares must be literals: ``PROBES.declared`` reads them from the source."""
 
-    tier: ClassVar[str] = "cheap"  # every logged epoch; a dearer tier runs at the end or on request
+    entries: ClassVar[tuple[Entry, ...]]  # what ``measure`` returns, by name and shape
+    tier: ClassVar[Tier]  # "cheap" runs at every logged epoch, "full" at the end or on request
+    version: ClassVar[int]  # one more when the same network gets other numbers: kept measurements are made again
+    needs: ClassVar[tuple[Need, ...]] = ()  # what a reading must offer
 
     @abstractmethod
     def measure(self, reading: Reading) -> dict[str, Any]:

@@ -12,14 +12,24 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from faudit.probes import Entry, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import norms
 
 
 class Rank(Probe):
-    """``reference_rank`` [L+1]: the effective rank of the samples' gradient directions; null where there is none."""
+    """How many directions the samples' gradients span at each tap."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "reference_rank",
+            "taps",
+            "Effective rank of the samples' gradient directions; null where fewer than two samples have one.",
+            unit="directions",
+        ),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         return {"reference_rank": [effective_rank(gradient) for gradient in reading.gradients]}

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from faudit.probes import Entry, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import cosines, mean_defined
 
@@ -19,9 +20,21 @@ BATCHES = 8
 
 
 class Stability(Probe):
-    """``stability``, null where the buffer is too small or a batch's mean gradient is zero; ``stability_samples``."""
+    """Whether the mean gradient has one direction, whatever the batch."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "stability",
+            "scalar",
+            "Mean cosine between the mean gradients of 8 disjoint batches at tap L // 2; null where one is zero.",
+            unit="cosine",
+        ),
+        Entry(
+            "stability_samples", "scalar", "How many samples each of these batches has.", kind="count", unit="samples"
+        ),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         gradient = reading.gradients[(len(reading.gradients) - 1) // 2].double()  # h_0 … h_L: tap L // 2

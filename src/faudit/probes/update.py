@@ -13,16 +13,32 @@ import torch
 from torch import Tensor
 
 from faudit.nets.net import part
+from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.rules.bp import BP
 from faudit.tensors import cosines, norms
 
 
 class Update(Probe):
-    """``update_cosine``, ``update_ratio``; ``update_cosines``, ``update_ratios`` [embed, block 0 …, readout]; null
-    where a part gets no update."""
+    """The whole update against BP's: direction and size."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[Need, ...]] = (
+        "parameters",
+        "rule",
+    )
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry("update_cosine", "scalar", "Cosine between the rule's update and BP's.", unit="cosine"),
+        Entry("update_ratio", "scalar", "Norm of the rule's update, in norms of BP's.", unit="ratio"),
+        Entry(
+            "update_cosines",
+            "parts",
+            "The same cosine for each part: embed, blocks, readout; null where a part gets no update.",
+            unit="cosine",
+        ),
+        Entry("update_ratios", "parts", "The same ratio for each part.", unit="ratio"),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         with torch.enable_grad():

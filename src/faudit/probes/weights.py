@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import cosines, mean_defined
 
 
 class Weights(Probe):
-    """``weight_cosine`` [signals]: cosine of each feedback matrix with its forward weight; null where it has none."""
+    """The angle between each feedback matrix and the forward weight that it stands for."""
 
-    tier: ClassVar[str] = "full"
+    tier: ClassVar[Tier] = "full"
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[Need, ...]] = (
+        "parameters",
+        "rule",
+    )
+    entries: ClassVar[tuple[Entry, ...]] = (
+        Entry(
+            "weight_cosine",
+            "signals",
+            "Mean over the classes of the cosine between feedback and forward weight; null where there is none.",
+            unit="cosine",
+        ),
+    )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         forward = reading.rule.forward_of(reading.net, reading.params)

@@ -1,7 +1,12 @@
-"""Learning rules: one file each, all with the face of ``rules.rule.Rule``."""
+"""Learning rules: one file each, all with the face of ``rules.rule.Rule``; and of each rule its control.
+
+The control of a rule ``x`` is ``frozen-x``: the same rule with blocks that never train. It has no entry of its own in
+the table: ``rules.frozen.frozen`` makes it of the rule when it is asked for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from faudit.registry import Registry
@@ -9,14 +14,37 @@ from faudit.registry import Registry
 if TYPE_CHECKING:
     from faudit.rules.rule import Rule
 
-RULES: Registry[type[Rule]] = Registry(
-    "rule",
-    {
-        "bp": "faudit.rules.bp:BP",
-        "fa": "faudit.rules.fa:FA",
-        "dfa": "faudit.rules.dfa:DFA",
-        "frozen-dfa": "faudit.rules.frozen:FrozenDFA",
-        "frozen-fa": "faudit.rules.frozen:FrozenFA",
-        "frozen-bp": "faudit.rules.frozen:FrozenBP",
-    },
-)
+FROZEN = "frozen-"
+
+
+class Rules(Registry["type[Rule]"]):
+    """The plain rules of a table and, derived from each, its control."""
+
+    def __init__(self, targets: Mapping[str, str]) -> None:
+        super().__init__("rule", {**targets, **{FROZEN + name: target for name, target in targets.items()}})
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The names of the derived rules."""
+        return tuple(name for name in self if name == control_name(name))
+
+    def __getitem__(self, name: str) -> type[Rule]:
+        kind = super().__getitem__(name)
+        if name not in self.controls:
+            return kind
+        from faudit.rules.frozen import frozen
+
+        return frozen(kind)
+
+    def summary(self, name: str) -> str:
+        if name not in self.controls:
+            return super().summary(name)
+        return f"Blocks frozen at init, embedding taught by {name.removeprefix(FROZEN)}."
+
+
+def control_name(rule: str) -> str:
+    """The name of a rule's control; a control is its own."""
+    return FROZEN + rule.removeprefix(FROZEN)
+
+
+RULES = Rules({"bp": "faudit.rules.bp:BP", "fa": "faudit.rules.fa:FA", "dfa": "faudit.rules.dfa:DFA"})

@@ -1,4 +1,4 @@
-"""Where a run was made: versions, processor, commit; no host name and no path, so it can be published.  (no torch)"""
+"""Where a run was made: versions, processor, commit; no host name and no path, so it can be published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every run of a store says of itself, fast for thousands: a database beside them remembers.  (no torch)
+"""What every run of a store says of itself, fast for thousands: a database beside them remembers.
 
 The run directories are the truth. ``index.sqlite`` in the store remembers the overview of runs that have ended, each
 with the size and time of the files it was read from; whatever differs is read again. It may be absent, damaged,
@@ -31,12 +31,12 @@ FILES = ("config.json", "env.json", "rows.jsonl", "done.json", "failed.json")
 ENDS = slice(3, 5)  # the two of them that say that a run has ended
 STATES = (*ENDED, Status.RUNNING, Status.STOPPED)
 
-Entry = dict[str, Any]
+Overview = dict[str, Any]
 Known = dict[str, tuple[str, bytes, int]]  # name → marks, the entry as JSON, its checksum
 
 
-def entries(store: Path) -> tuple[list[Entry], list[str]]:
-    """The overview of every run, by name; a run that cannot be read is told of in the second list and left out."""
+def entries(store: Path) -> tuple[list[Overview], list[str]]:
+    """The overview of every run, by name; what cannot be read, or is there twice, is told of and left out."""
     marks, place = marked(store), str(store)
     path = store / "index.sqlite"
     known = remembered(path) if len(marks) >= FROM else {}
@@ -49,14 +49,41 @@ def entries(store: Path) -> tuple[list[Entry], list[str]]:
             except StoreError as error:
                 damaged.append(str(error))
                 continue
-            if mark and entry["status"] in ENDED:
-                fresh[name] = mark, orjson.dumps(entry)
+            if mark and entry["status"] in ENDED and is_text(name):
+                fresh[name] = mark, orjson.dumps({**entry, "run": name})
         entry["run"] = f"{place}/{name}"
         found.append(entry)
+    twice = copies({entry["run"]: entry["run_id"] for entry in found})
     gone = known.keys() - marks.keys()
     if len(marks) >= FROM and (fresh or gone):
         remember(path, fresh, gone)
-    return found, damaged
+    told = [*damaged, *(copy_of(path, other) for path, other in twice.items())]
+    return [entry for entry in found if entry["run"] not in twice], told
+
+
+def is_text(name: str) -> bool:
+    """Whether a file's name is UTF-8, as a database and strict JSON want it."""
+    return name.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in name)
+
+
+def copies(found: Mapping[str, str]) -> dict[str, str]:
+    """Directories that hold a run which another one holds already, each with that other one; from path → run id.
+
+    The directory that is named after the run counts, or else the first one. An import is no copy of the run itself.
+    """
+    groups: dict[str, list[str]] = {}
+    for path, run_id in found.items():
+        name = os.path.basename(path)
+        groups.setdefault(f"imported-{run_id}" if name.startswith("imported-") else run_id, []).append(path)
+    twice = {}
+    for name, paths in groups.items():
+        first = next((path for path in paths if os.path.basename(path) == name), paths[0])
+        twice.update({path: first for path in paths if path != first})
+    return twice
+
+
+def copy_of(path: str, other: str) -> str:
+    return f"{path} is a copy of {os.path.basename(other)}, which is read once. Move the copy out of the store."
 
 
 def marked(store: Path) -> dict[str, str]:
@@ -82,11 +109,11 @@ def sign(path: str) -> str:
     return f"{about.st_size}:{about.st_mtime_ns}"
 
 
-def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Entry | None:
+def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Overview | None:
     """What is remembered of a run, if it is of these very files and whole."""
     if known is None or not mark or known[0] != mark or zlib.crc32(known[1]) != known[2]:
         return None
-    entry: Entry = orjson.loads(known[1])
+    entry: Overview = orjson.loads(known[1])
     return entry
 
 
@@ -158,7 +185,7 @@ def value_of(key: str, text: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def matches(entry: Entry, wanted: Mapping[str, list[Any]]) -> bool:
+def matches(entry: Overview, wanted: Mapping[str, list[Any]]) -> bool:
     """Whether a run is one that was asked for."""
     config = entry["config"]
     return all((entry[key] if key == "status" else config[key]) in values for key, values in wanted.items())

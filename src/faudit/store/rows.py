@@ -1,47 +1,233 @@
-"""What one row of ``rows.jsonl`` holds, and how its numbers become strict JSON and come back.  (no torch)
+"""The row of ``rows.jsonl``: its declared entries, its type, and the one reader that checks it.
 
-``null`` is a number that is undefined or was not measured; ``"inf"``, ``"-inf"`` and ``"nan"`` are numbers that
-overflowed.
+Rows are strict JSON. ``null`` is a number that is undefined or was not measured; ``"inf"``, ``"-inf"`` and ``"nan"``
+are numbers that overflowed. An entry that a row does not have was not measured.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, pairwise
 from typing import Any
 
 import orjson
 
-Row = dict[str, Any]
+from faudit.config import quoted
+from faudit.errors import DamagedError
+from faudit.probes import NESTED, PROBES, Entry, Kind
+from faudit.registry import nearest
 
+LOOP = (  # what the training loop writes itself
+    Entry("epoch", "scalar", "Epochs trained; 0 is before training.", kind="count", required=True, finite=True),
+    Entry(
+        "test_acc",
+        "scalar",
+        "Accuracy on the full test set, every 10 epochs and at the end; null between.",
+        unit="accuracy",
+        required=True,
+    ),
+    Entry("eval_samples", "scalar", "How many samples the evaluation buffer has.", kind="count", unit="samples"),
+    Entry("test_samples", "scalar", "How many samples the test set has.", kind="count", unit="samples"),
+    Entry("classes", "scalar", "How many classes the dataset has.", kind="count"),
+    Entry(
+        "train_loss",
+        "scalar",
+        "Mean cross-entropy over the epoch's batches as they were met; null at epoch 0.",
+        unit="nats",
+        required=True,
+    ),
+    Entry("seconds", "scalar", "Time of training since the row before.", unit="s", required=True, finite=True),
+    Entry("probe_seconds", "scalar", "Time of making this row.", unit="s", required=True, finite=True),
+)
+FOREIGN = (  # what the audit of a foreign model writes itself; no run has it
+    Entry("null_of", "scalar", "What Γ was held against; null where no credit was given.", kind="text"),
+    Entry("dtype", "scalar", "Floating-point type of the model's output.", kind="text"),
+)
 TIMINGS = ("seconds", "probe_seconds")  # the only entries that two identical runs do not share
 OVERFLOWED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
+EXACT = 2**53  # whole numbers up to here are floats too
+KINDS: dict[Kind, tuple[str, frozenset[type]]] = {  # in words, and as JSON gives them
+    "number": ("number", frozenset({float, int, str, type(None)})),  # text: one that overflowed
+    "count": ("whole number", frozenset({int, type(None)})),
+    "flag": ("truth value", frozenset({bool, type(None)})),
+}
 
 
-def to_line(row: Row) -> str:
+class Entries(Mapping[str, Entry]):
+    """Every entry that a row may hold, by name; the probes' declarations are read when first asked for."""
+
+    @cached_property
+    def logged(self) -> dict[str, Entry]:
+        """Those that a run's row may hold."""
+        return {**{entry.name: entry for entry in LOOP}, **PROBES.entries}
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """Those that every row of a run holds."""
+        return frozenset(name for name, entry in self.logged.items() if entry.required)
+
+    @cached_property
+    def _all(self) -> dict[str, Entry]:
+        return {**self.logged, **{entry.name: entry for entry in FOREIGN}}
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
+ENTRIES = Entries()
+
+
+class Row(dict[str, Any]):
+    """One row; asking for an entry that nobody declares is a KeyError."""
+
+    __slots__ = ()
+
+    def number(self, name: str) -> float | None:
+        """A scalar entry; None where it is undefined or was not measured."""
+        value: float | None = self.get(ENTRIES[name].name)
+        return value
+
+    def numbers(self, name: str) -> list[float | None]:
+        """An entry with a number for each tap, block or part; empty where it was not measured."""
+        values: list[float | None] = self.get(ENTRIES[name].name, [])
+        return values
+
+
+class Damage(Exception):
+    """What is wrong with a row, found where nobody knows its file and line."""
+
+
+def to_line(row: Mapping[str, Any]) -> str:
     """A row as one line of strict JSON."""
-    return json.dumps({name: _encoded(value) for name, value in row.items()}, allow_nan=False) + "\n"
+    return json.dumps({name: encoded(value) for name, value in row.items()}, allow_nan=False) + "\n"
 
 
-def from_lines(lines: Sequence[bytes]) -> list[Row]:
-    """Many rows back, several times as fast as one by one; raises ValueError without saying which is wrong."""
-    rows = [orjson.loads(line) for line in lines]
-    if not all(type(row) is dict and type(row.get("epoch")) is int for row in rows):
-        raise ValueError("not rows")
-    whole = b"".join(lines)
-    if any(f'"{word}"'.encode() in whole for word in OVERFLOWED):
-        return [{name: _decoded(value) for name, value in row.items()} for row in rows]
-    return rows
+def from_lines(lines: Sequence[bytes], *, where: str, first: int = 1) -> list[Row]:
+    """Rows back from lines of the file ``where``, the first of which has the number ``first`` there.
+
+    A line that is no row is refused by its number, with the entry that is wrong.
+    """
+    try:
+        return checked([orjson.loads(line) for line in lines])
+    except (orjson.JSONDecodeError, Damage):
+        pass  # one of them is damaged: say which
+    rows: list[Any] = []
+    for number, line in enumerate(lines, start=first):
+        try:
+            rows.append(json.loads(line.decode("utf-8"), parse_float=_strict, parse_constant=_strict))
+        except (ValueError, RecursionError) as error:
+            raise _damaged(where, number, f"expected a row of JSON, got {error}") from None
+        try:
+            checked(rows[-2:])
+        except Damage as damage:
+            raise _damaged(where, number, str(damage)) from None
+    return checked(rows)
 
 
-def from_line(line: str) -> Row:
-    """A row back from its line; raises ValueError on anything else."""
-    row = json.loads(line)
-    if not isinstance(row, dict) or not isinstance(row.get("epoch"), int):
-        raise ValueError("not a row: expected a JSON object with an epoch")
-    return {name: _decoded(value) for name, value in row.items()}
+def checked(rows: Sequence[Any]) -> list[Row]:
+    """The rows, if they hold what is declared: known entries, in their shapes, of one network, at increasing epochs.
+
+    Looks at one entry of all rows at a time, which is several times as fast as one row at a time.
+    """
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}  # by their entries: most rows of a run have the same
+    for row in rows:
+        if type(row) is not dict:
+            raise Damage(f"expected a JSON object, got {quoted(row)}")
+        alike.setdefault(tuple(row), []).append(row)
+    for names in alike:
+        _refuse_names(names)
+    taps = rows[0]["hidden_norms"] if rows else None
+    blocks = len(taps) - 1 if isinstance(taps, list) else 0
+    for names, group in alike.items():
+        for name, column in zip(names, zip(*map(dict.values, group), strict=True), strict=True):
+            if _overflowed(ENTRIES[name], column, blocks=blocks):
+                for row in group:
+                    row[name] = decoded(row[name])
+    epochs = [row["epoch"] for row in rows]
+    if any(map(operator.ge, epochs, epochs[1:])):
+        raise Damage(f"epoch: expected more than in the row before, got {epochs[-1]}")
+    return list(map(Row, rows))
+
+
+def _refuse_names(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in ENTRIES.logged:
+            near = nearest(name, ENTRIES.logged) or "."
+            raise Damage(f"unknown entry {quoted(name)}{near} A newer faudit may have written it: then upgrade")
+    for name in sorted(ENTRIES.required.difference(names)):
+        raise Damage(f"{name}: expected in every row, got none")
+
+
+def _overflowed(entry: Entry, column: Sequence[Any], *, blocks: int) -> bool:
+    """Whether an entry overflowed in some row; a value that is not of its shape and kind is damage."""
+    values = _flat(entry, column, blocks=blocks)
+    types = set() if values is None else set(map(type, values))
+    if types == {float} and entry.kind == "number":
+        return False  # nearly always
+    if values is None or not _are_sound(entry, values, types):
+        # The last row is the wrong one: those before a damaged row were found sound.
+        raise Damage(f"{entry.name}: expected {_expected(entry, blocks)}, got {quoted(column[-1])}")
+    return str in types
+
+
+def _flat(entry: Entry, column: Sequence[Any], *, blocks: int) -> Sequence[Any] | None:
+    """The values of an entry in all rows without their lists; None where these are not as the shape has them."""
+    if entry.shape == "scalar":
+        return column
+    if not _are_lists(column) or not entry.lengths(blocks).issuperset(map(len, column)):
+        return None
+    if entry.shape not in NESTED:
+        return list(chain.from_iterable(column))
+    inner = [[value for value in places if value is not None] for places in column]
+    if not all(_are_lists(lists) and len(set(map(len, lists))) <= 1 for lists in inner):
+        return None
+    return list(chain.from_iterable(chain.from_iterable(inner)))
+
+
+def _are_lists(values: Sequence[Any]) -> bool:
+    return {list}.issuperset(map(type, values))
+
+
+def _are_sound(entry: Entry, values: Sequence[Any], types: set[type]) -> bool:
+    """Whether values of these types are of the entry's kind, and in its range."""
+    if not types <= KINDS[entry.kind][1] or (entry.finite and not types <= {int, float}):
+        return False
+    whole = [value for value in values if type(value) is int] if int in types else [0]
+    words = {value for value in values if type(value) is str} if str in types else set()
+    least = -EXACT if entry.kind == "number" else 0
+    return least <= min(whole) and max(whole) <= EXACT and words <= OVERFLOWED.keys()
+
+
+def _expected(entry: Entry, blocks: int) -> str:
+    """What an entry holds, in words."""
+    what = KINDS[entry.kind][0]
+    if entry.shape == "scalar":
+        return f"a {what}" if entry.finite else f"a {what} or null"
+    many = " or ".join(map(str, sorted(entry.lengths(blocks))))
+    return " ".join(filter(None, ["a list of", many, "lists of" if entry.shape in NESTED else "", f"{what}s"]))
+
+
+def _damaged(where: str, line: int, what: str) -> DamagedError:
+    return DamagedError(f"{where}, line {line} is damaged: {what}. {AGAIN}")
+
+
+def _strict(text: str) -> float:
+    """A number as strict JSON has it: one that a float can hold."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text}")
+    return value
 
 
 def growth(hidden_norms: Sequence[float | None]) -> float | None:
@@ -64,7 +250,7 @@ def finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def overflow(row: Row) -> tuple[str, int | None] | None:
+def overflow(row: Mapping[str, Any]) -> tuple[str, int | None] | None:
     """The first entry of a row that overflowed and, for a per-tap entry, the first tap; None where all is well."""
     for name, value in row.items():
         for place, number in enumerate(value if isinstance(value, list) else [value]):
@@ -73,11 +259,13 @@ def overflow(row: Row) -> tuple[str, int | None] | None:
     return None
 
 
-def _encoded(value: Any) -> Any:
-    return [_encoded(entry) for entry in value] if isinstance(value, list) else finite(value)
+def encoded(value: Any) -> Any:
+    """A value as strict JSON holds it."""
+    return [encoded(entry) for entry in value] if isinstance(value, list) else finite(value)
 
 
-def _decoded(value: Any) -> Any:
+def decoded(value: Any) -> Any:
+    """A value back from JSON."""
     if isinstance(value, list):
-        return [_decoded(entry) for entry in value]
+        return [decoded(entry) for entry in value]
     return OVERFLOWED[value] if isinstance(value, str) and value in OVERFLOWED else value

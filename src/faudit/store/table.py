@@ -1,9 +1,10 @@
-"""Every row of every run as one flat table, a CSV or a Parquet file, with the run's settings beside it.  (no torch)
+"""Every row of every run as one flat table, a CSV or a Parquet file, with the run's settings beside it.
 
 Runs are read twice, first for the columns that they have among them, then to be written: no more than a few of them
-are ever in memory. A list (one number a tap or block) is a list in Parquet and a column per place (``gamma[2]``) in
-CSV, a list of lists likewise (``gamma_quantiles[2][0]``). What was not measured is null, or an empty cell. A run whose
-rows hold anything but numbers, or a list where most runs have a number, is damaged: it is named and left out.
+are ever in memory. What a column holds is declared, by the setting or the entry of that name. A list (one number a tap
+or block) is a list in Parquet and a column per place (``gamma[2]``) in CSV, a list of lists likewise
+(``gamma_quantiles[2][0]``). What was not measured is null, or an empty cell. A run that cannot be read is named and
+left out.
 """
 
 from __future__ import annotations
@@ -11,134 +12,91 @@ from __future__ import annotations
 import csv
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from faudit.config import DEFAULTS, KEYS, attribute
 from faudit.errors import ConfigError, StoreError
+from faudit.probes import NESTED
 from faudit.store.files import replacing
-from faudit.store.index import Entry, entries, matches
-from faudit.store.rows import Row
+from faudit.store.index import Overview, entries, matches
+from faudit.store.rows import ENTRIES, Row
 from faudit.store.run import Run
 
 TOGETHER = 256  # runs written at a time into a Parquet file
-NUMBERS = {int, float}  # a column of both is of floats
-EXACT = 2**53  # whole numbers up to here are floats too
-DEEP = 2  # levels of lists in a row's entry
+KINDS: dict[str, type] = {"number": float, "count": int, "flag": bool}
 
 
 @dataclass
 class Column:
     """What a column holds: a kind of value, and how many of them a cell has at most at each level of its lists."""
 
-    kind: type | None = None
+    kind: type
     places: list[int] = field(default_factory=list)
 
-    def meet(self, value: Any, level: int = 0) -> bool:
-        """Take one more value into account; whether it goes with those before it."""
+    @classmethod
+    def declared(cls, name: str) -> Column:
+        """The column of a setting, of an entry of the rows, or of what else is known of a run: its name and status."""
+        if entry := ENTRIES.logged.get(name):
+            return cls(KINDS[entry.kind], [0] * (0 if entry.shape == "scalar" else 2 if entry.shape in NESTED else 1))
+        default = DEFAULTS[attribute(name)] if name in KEYS else ""
+        return cls(int, [0]) if isinstance(default, tuple) else cls(type(default))
+
+    def widen(self, value: Any, level: int = 0) -> None:
+        """Make place for one more value."""
         if isinstance(value, list):
-            if level == len(self.places):
-                if self.kind:
-                    return False
-                self.places.append(0)
             self.places[level] = max(self.places[level], len(value))
-            return all(self.meet(one, level + 1) for one in value)
-        if value is not None:
-            kinds = {type(value), self.kind or type(value)}
-            if level < len(self.places) or (len(kinds) > 1 and kinds != NUMBERS):
-                return False
-            self.kind = float if kinds == NUMBERS else type(value)
-        return True
-
-    def example(self, level: int = 0) -> Any:
-        """A value that takes all the places of the column."""
-        if level == len(self.places):
-            return self.kind() if self.kind else None
-        return [self.example(level + 1)] * self.places[level]
-
-    def __str__(self) -> str:
-        return "lists of " * len(self.places) + {bool: "truth values", str: "text"}.get(self.kind or int, "numbers")
+            for one in value if level + 1 < len(self.places) else ():
+                self.widen(one, level + 1)
 
 
 @dataclass
 class Flat:
     """The runs that were asked for, and the columns of their rows."""
 
-    runs: list[Entry]
+    runs: list[Overview]
     columns: dict[str, Column] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # rows of each run when the columns were counted
     damaged: list[str] = field(default_factory=list)
 
     def survey(self) -> None:
-        """Which columns there are; a run that cannot be read, or not beside the others, is left out and told of."""
-        alike: dict[str, tuple[dict[str, Column], list[Entry]]] = {}  # by columns: few, however many the runs
-        for entry in self.runs:
-            run = Run(Path(entry["run"]))
+        """Which columns there are, those of most runs first; a run that cannot be read is left out and told of."""
+        alike: dict[tuple[str, ...], list[Overview]] = {}  # by the names of their columns
+        found: dict[str, Column] = {}
+        for run in self.runs:
             try:
-                rows = run.rows()
-                columns = columns_of(entry, rows)
+                rows = Run(Path(run["run"])).rows()
             except StoreError as error:
                 self.damaged.append(str(error))
-            except ValueError as error:
-                self.damaged.append(f"{run.rows_file} is damaged: {error}")
-            else:
-                self.counts[entry["run"]] = len(rows)
-                alike.setdefault(repr(columns), (columns, []))[1].append(entry)
-        for columns, runs in sorted(alike.values(), key=lambda group: -len(group[1])):  # most runs are right
-            wider = deepcopy(self.columns)
-            odd = stranger({name: column.example() for name, column in columns.items()}, wider)
-            if odd is None:
-                self.columns = wider
                 continue
-            told = f"{odd!a}: expected {wider[odd]}, as most runs have, got {columns[odd]}"
-            for entry in runs:
-                del self.counts[entry["run"]]
-                self.damaged.append(f"{entry['run']}/rows.jsonl is damaged: {told}")
-        self.runs = [entry for entry in self.runs if entry["run"] in self.counts]
+            self.counts[run["run"]] = len(rows)
+            lines = [cells(run, row) for row in rows]
+            alike.setdefault(tuple(dict.fromkeys(itertools.chain.from_iterable(lines))), []).append(run)
+            for name, value in itertools.chain.from_iterable(line.items() for line in lines):
+                if name not in found:
+                    found[name] = Column.declared(name)
+                found[name].widen(value)
+        for names in sorted(alike, key=lambda names: -len(alike[names])):
+            self.columns |= {name: found[name] for name in names}
+        self.runs = [run for run in self.runs if run["run"] in self.counts]
 
-    def rows(self, runs: Sequence[Entry]) -> Iterator[dict[str, Any]]:
-        for entry in runs:
-            for row in Run(Path(entry["run"])).rows()[: self.counts[entry["run"]]]:  # one under way may have grown
-                yield cells(entry, row)
-
-
-def columns_of(entry: Entry, rows: Sequence[Row]) -> dict[str, Column]:
-    """The columns of one run; raises ValueError where its rows are not made of numbers, or not all alike."""
-    columns: dict[str, Column] = {}
-    if rows:
-        stranger(cells(entry, {}), columns)
-    for row in rows:
-        wrong = next((name for name, value in row.items() if not (name.isprintable() and numeric(value))), None)
-        odd = stranger(row, columns) if wrong is None else wrong
-        if odd is not None:
-            expected = columns[odd] if wrong is None else "numbers"
-            raise ValueError(f"epoch {row['epoch']}, {odd!a}: expected {expected}, got {str(row[odd])[:40]!a}")
-    return columns
+    def rows(self, runs: Sequence[Overview]) -> Iterator[dict[str, Any]]:
+        for run in runs:
+            for row in Run(Path(run["run"])).rows()[: self.counts[run["run"]]]:  # one under way may have grown
+                yield cells(run, row)
 
 
-def stranger(line: Mapping[str, Any], columns: dict[str, Column]) -> str | None:
-    """Take one more line into account; its first entry that does not go with those before it, if one does not."""
-    return next((name for name, value in line.items() if not columns.setdefault(name, Column()).meet(value)), None)
-
-
-def numeric(value: Any, level: int = 0) -> bool:
-    """Whether a value is one of those that a row is made of: numbers that every format can hold, and lists of them."""
-    if isinstance(value, list):
-        return level < DEEP and all(numeric(one, level + 1) for one in value)
-    return value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) <= EXACT)
-
-
-def cells(entry: Entry, row: Row) -> dict[str, Any]:
+def cells(run: Overview, row: Row) -> dict[str, Any]:
     """One line of the table."""
-    return {"run_id": entry["run_id"], "status": entry["status"], **entry["config"], **row}
+    return {"run_id": run["run_id"], "status": run["status"], **run["config"], **row}
 
 
 def export(runs: Path, out: Path, *, form: str, wanted: Mapping[str, list[Any]]) -> tuple[int, list[str]]:
     """Write the rows of the runs that match; how many, and what is wrong with runs that were left out."""
     write = WRITERS[form]()
     found, damaged = entries(runs)
-    flat = Flat([entry for entry in found if matches(entry, wanted)])
+    flat = Flat([run for run in found if matches(run, wanted)])
     flat.survey()
     if not flat.columns:
         told = f"{runs} holds no row of a run that was asked for: nothing was exported"
@@ -188,7 +146,7 @@ def parquet_writer() -> Callable[[Flat, Path], None]:
     def write_parquet(flat: Flat, path: Path) -> None:
         fields = []
         for name, column in flat.columns.items():
-            kind = names[column.kind or float]
+            kind = names[column.kind]
             for _ in column.places:
                 kind = pyarrow.list_(kind)
             fields.append((name, kind))

@@ -1,4 +1,4 @@
-"""Rows as TensorBoard events, one folder a run, written by the driver from the run directories.  (no torch)
+"""Rows as TensorBoard events, one folder a run, written by the driver from the run directories.
 
 Needs the package ``tensorboard`` (``pip install 'faudit[tensorboard]'``). A run's events begin with a session start at
 step 0, which makes TensorBoard forget what an earlier driver wrote of the same run.

@@ -1,4 +1,4 @@
-"""How far many runs are: a live display on a terminal, plain lines otherwise; always on stderr.  (no torch)
+"""How far many runs are: a live display on a terminal, plain lines otherwise; always on stderr.
 
 How a run stands is read from its directory, a running one's numbers from the end of its rows.jsonl: the trainer knows
 of no display.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.formats import share, size
-from faudit.store.rows import Row, from_line
+from faudit.store.rows import Row, from_lines
 from faudit.store.run import ENDED, Run, Status
 
 if TYPE_CHECKING:
@@ -217,8 +217,8 @@ def last_row(path: Path) -> Row | None:
         with open(Run(path).rows_file, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().split(b"\n")[:-1]  # what follows the last newline is being written
-        return from_line(lines[-1].decode("utf-8")) if lines else None
-    except (OSError, ValueError):  # not there, or damaged: whoever trains or reads the run says so
+        return from_lines(lines[-1:], where=str(path))[0] if lines else None
+    except (OSError, StoreError):  # not there, or damaged: whoever trains or reads the run says so
         return None
 
 

@@ -1,4 +1,4 @@
-"""Every run of a list that is not finished, trained once, by whatever engine; what ended how.  (no torch)
+"""Every run of a list that is not finished, trained once, by whatever engine; what ended how.
 
 What is finished, held or damaged is read from the run directories, never remembered, so a killed worker, a killed
 driver and a second driver on the same store are all one case: somebody's lock is gone, or held.

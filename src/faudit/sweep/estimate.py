@@ -1,4 +1,4 @@
-"""How long the missing runs of a study take, told from runs that were measured: none is invented.  (no torch)
+"""How long the missing runs of a study take, told from runs that were measured: none is invented.
 
 A run is compared with those of its shape (network, data, sizes, threads, device) and rule; where there is none, with
 those of its shape under any rule. Seconds per epoch are the median over them.
@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from faudit.config import RunConfig, key
-from faudit.store.index import Entry, entries
+from faudit.store.index import Overview, entries
 from faudit.store.run import ENDED, Status
 from faudit.sweep.display import last_row, standing
 
@@ -84,7 +84,7 @@ def planned(config: RunConfig, store: Path, times: Times) -> Planned:
     return Planned(config, "left out" if state == "left" else state, reason, epochs, seconds)
 
 
-def kinds(config: Entry) -> list[tuple[Any, ...]]:
+def kinds(config: Overview) -> list[tuple[Any, ...]]:
     """What a run is compared by, the nearest first."""
     shape = tuple(config[key(name)] for name in SHAPE)
     return [(config["rule"], *shape), shape]

@@ -1,4 +1,4 @@
-"""The names of a study's experiments: a template over the settings, such as ``dfa, λ={penalty:g}``.  (no torch)
+"""The names of a study's experiments: a template over the settings, such as ``dfa, λ={penalty:g}``.
 
 A template is somebody else's text. In its braces stand settings and nothing else, so that it can neither look into an
 object nor ask for a name of a billion characters.

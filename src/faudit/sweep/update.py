@@ -1,4 +1,4 @@
-"""A run trained on a node without the driver's disk: what it is sent, and the parcels it sends back.  (no torch)
+"""A run trained on a node without the driver's disk: what it is sent, and the parcels it sends back.
 
 Files come in, the run is trained in a temporary store, and parcels leave with what is new: a row at once, a checkpoint
 once it is written if the last one sent is some seconds old, the files that say how the run ended last. A node that has
@@ -86,8 +86,10 @@ class Sender:
 
 
 def by_value() -> Any:
-    """What a task runs. A function inside a function travels whole, not by name: so even a node without faudit can say
-    which node it is."""
+    """What a task runs.
+
+    A function inside a function travels whole, not by name. So even a node without faudit can say which node it is.
+    """
 
     def on_node(
         settings: Mapping[str, Any], files: Mapping[str, bytes], data_dir: str | None, sent: list[Any], store: str

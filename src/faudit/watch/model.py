@@ -1,16 +1,16 @@
-"""The audit of any ``nn.Module``: hidden norms, gradient norms, precision and stability at named submodules and, given
-a credit callable, Γ, ρ and their nulls; then the same judge as for runs.
+"""The audit of any ``nn.Module``: it is measured at named submodules and judged as a run is.
 
-The model is left as it was to the last bit, weights, buffers, ``.grad``, hooks, mode and generators: what is measured
-is a copy (``inspection``). The null of a credit is the credit under fresh feedback where the caller can draw it, else
-the same credit turned at random (``probes.foreign.turned``); the row says which. Costs, with a credit, about 100
-forward passes for each tap.
+Measured are hidden norms, gradient norms, precision and stability; given a credit callable, also Γ, ρ and their nulls.
+The model stays as it was to the last bit (weights, buffers, ``.grad``, hooks, mode and generators), because copies of
+it are measured (``watch/copies.py``). The null of a credit is the credit under fresh feedback where the caller can draw
+it. Otherwise it is the same credit turned at random (``watch/reading.py``). The row says which. With a credit an audit
+costs about 100 forward passes for each tap.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from faudit.audit.checks.check import FRESH, TURNED, Case, Control
 from faudit.audit.judge import Verdict, judge
 from faudit.audit.page import line
+from faudit.audit.protocol import DEFAULT, Protocol
 from faudit.audit.protocol import protocol as protocol_named
 from faudit.errors import ModelError
-from faudit.probes import PROBES
+from faudit.probes import PROBES, Need
 from faudit.store.rows import Row, to_line
 from faudit.watch.batches import buffer
 from faudit.watch.copies import identical, inspected, same_randomness
@@ -30,9 +31,12 @@ from faudit.watch.credit import Credit
 from faudit.watch.net import described
 from faudit.watch.reading import ForeignReading, Fresh, Loss
 
-ALWAYS = ("norms", "gradients", "precision", "stability", "rank")
-OF_CLASSES = ("accuracy", "linear")
-OF_CREDIT = ("alignment", "distribution", "perturbation", "nudging")
+WHY_NOT: dict[Need, str] = {  # of what a probe may need and a foreign model may lack
+    "classes": "the labels do not name one class for each sample",
+    "credit": "no credit was given",
+    "parameters": "a foreign model has no embedding, blocks and readout to tell its weights apart",
+    "rule": "of a foreign model's rule at most the credit is known",
+}
 COLUMNS = {"‖h‖": "hidden_norms", "‖g‖": "grad_norms", "precise": "precision_agree", "Γ": "gamma", "ρ": "rho"}
 
 
@@ -44,14 +48,15 @@ class AuditedModel:
     samples: int
     row: Row
     verdict: Verdict
+    not_measured: Mapping[str, str]  # the probes whose needs were not met, and why
 
     def to_json(self) -> dict[str, Any]:
-        row = json.loads(to_line(self.row))
-        return {"taps": list(self.taps), "samples": self.samples, "row": row, **self.verdict.to_json()}
+        measured = {"row": json.loads(to_line(self.row)), "not_measured": dict(self.not_measured)}
+        return {"taps": list(self.taps), "samples": self.samples, **measured, **self.verdict.to_json()}
 
     def table(self) -> list[list[str]]:
         """The head, then one line a tap; a dash where a number was not measured or has no value."""
-        numbers = [self.row.get(entry) or [None] * len(self.taps) for entry in COLUMNS.values()]
+        numbers = [self.row.numbers(entry) or [None] * len(self.taps) for entry in COLUMNS.values()]
         return [
             ["tap", *COLUMNS],
             *(
@@ -68,7 +73,8 @@ class AuditedModel:
             for row in rows
         ]
         known = {"accuracy": "acc_eval", "loss": "loss_eval", "stability": "stability"}
-        told = [f"{name} {self.row[entry]:.4g}" for name, entry in known.items() if self.row.get(entry) is not None]
+        values = {name: self.row.number(entry) for name, entry in known.items()}
+        told = [f"{name} {value:.4g}" for name, value in values.items() if value is not None]
         lines += [f"{self.samples} samples" + "".join(f", {text}" for text in told)]
         return "\n".join([*lines, self.verdict.verdict, *(f"    {reason}" for reason in self.verdict.reasons)])
 
@@ -98,7 +104,7 @@ def audit_model(
     loss: Loss | None = None,
     samples: int | None = None,
     frozen: Sequence[float] = (),
-    protocol: str = "faudit-1",
+    protocol: str | Protocol = DEFAULT,
     seed: int = 0,
 ) -> AuditedModel:
     """Measure a model at its taps and judge it; the model is left as it was to the last bit.
@@ -106,7 +112,8 @@ def audit_model(
     ``batches`` are pairs (x, y), x a tensor or a mapping of tensors that the model takes by name; ``taps`` names or
     patterns of submodules; ``credit(taps, logits, y)`` gives a signal shaped as each tap, ``fresh(generator)`` such a
     callable with its feedback drawn anew; ``loss(logits, y)`` one number a sample, cross-entropy unless given;
-    ``frozen`` the accuracies of matched models whose tapped blocks never trained.
+    ``frozen`` the accuracies of matched models whose tapped blocks never trained; ``protocol`` the name of one, or a
+    protocol of your own.
     """
     asked = protocol_named(protocol)
     patterns = [taps] if isinstance(taps, str) else taps
@@ -127,34 +134,38 @@ def audit_model(
         reading = ForeignReading(net, exact, x, y, own_loss=loss, credit=credit, fresh=fresh, seed=seed)
         if loss is None:
             refuse_labels(reading.trace.logits, y)
-        row = measured(reading, has_credit=credit is not None)
-    controls = [Control(f"frozen {place}", accuracy) for place, accuracy in enumerate(frozen)]
+        row, left_out = measured(reading)
+    controls = [Control(f"frozen {place}", accuracy, by_hand=True) for place, accuracy in enumerate(frozen)]
     classes = net.classes if reading.is_classification else 0
-    verdict = judge(Case(None, [{"epoch": 0, **row}], samples=len(y), classes=classes, frozen=controls), asked)
-    if credit is None:
-        verdict = replace(verdict, reasons=(*verdict.reasons, "no credit was given: this is of the network alone"))
-    return AuditedModel(net.names, len(y), row, verdict)
+    of_case = Row(row, epoch=0, test_acc=row["acc_eval"])  # the buffer is what a foreign model is tested on
+    verdict = judge(Case(None, [of_case], samples=len(y), classes=classes, frozen=controls), asked)
+    typed = ", ".join(f"{accuracy:g}" for accuracy in frozen)
+    remarks = [f"the frozen accuracy was given by hand ({typed}): faudit has not measured it"] if frozen else []
+    remarks += ["no credit was given: this is of the network alone"] if credit is None else []
+    return AuditedModel(net.names, len(y), row, replace(verdict, reasons=(*verdict.reasons, *remarks)), left_out)
 
 
 def is_list_of(values: object, kind: Any) -> bool:
     return isinstance(values, Sequence) and not isinstance(values, str) and all(isinstance(v, kind) for v in values)
 
 
-def measured(reading: ForeignReading, *, has_credit: bool) -> Row:
-    """Every number that the model, the loss and the credit allow."""
-    row: Row = {
-        "null_of": None if not has_credit else TURNED if reading.fresh is None else FRESH,
-        "dtype": str(reading.trace.logits.dtype).removeprefix("torch."),
-        "eval_samples": len(reading.y),
-    }
-    if has_credit:
+def measured(reading: ForeignReading) -> tuple[Row, dict[str, str]]:
+    """Every number that the model, the loss and the credit allow, and for each other probe the reason."""
+    offers = reading.offers
+    if "credit" in offers:
         refuse_moods(reading)
-    if not reading.is_classification:
-        row |= {"acc_eval": None, "loss_eval": float(reading.losses.double().mean())}
-    chosen = (*ALWAYS, *(OF_CLASSES if reading.is_classification else ()), *(OF_CREDIT if has_credit else ()))
-    for name in chosen:
-        row |= PROBES[name]().measure(reading)
-    return row
+    row = Row(
+        null_of=None if "credit" not in offers else TURNED if reading.fresh is None else FRESH,
+        dtype=str(reading.trace.logits.dtype).removeprefix("torch."),
+        eval_samples=len(reading.y),
+    )
+    left_out = {}
+    for name, probe in PROBES.items():
+        if lacking := [need for need in probe.needs if need not in offers]:
+            left_out[name] = WHY_NOT[lacking[0]]
+        else:
+            row |= probe().measure(reading)
+    return row, left_out
 
 
 def refuse_labels(logits: Tensor, y: Tensor) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from faudit.errors import ModelError
 from faudit.nets.net import Trace
+from faudit.probes import Need
 from faudit.probes.probe import Reading
 from faudit.watch.credit import Credit, ExternalCredit
 from faudit.watch.net import ForeignNet, Inputs, described, told
@@ -27,6 +28,7 @@ class ForeignReading(Reading):
     """A foreign model on a batch; ``exact`` is its copy in float64."""
 
     net: ForeignNet
+    rule: ExternalCredit
 
     def __init__(
         self,
@@ -43,6 +45,12 @@ class ForeignReading(Reading):
         first = next(iter(inputs.values())) if isinstance(inputs, Mapping) else inputs
         super().__init__(net, ExternalCredit(signal=credit), {}, {}, first, y, seed)
         self.exact, self.inputs, self.own_loss, self.fresh = exact, inputs, own_loss, fresh
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """No weights by part and no rule: labels that name classes and a credit, where they were given."""
+        given: dict[Need, bool] = {"classes": self.is_classification, "credit": self.rule.signal is not None}
+        return frozenset(need for need, is_given in given.items() if is_given)
 
     @cached_property
     def trace(self) -> Trace:

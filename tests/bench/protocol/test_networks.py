@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from faudit.cli.main import main
 from faudit.data import DATASETS
 from faudit.errors import StoreError
 from faudit.experiment import Experiment, prepare
-from faudit.store.rows import to_line
+from faudit.store.rows import Row, to_line
 from faudit.train import measure, one_epoch, read
-from tests.audit.test_audit import HEALTHY
+from tests.support import fabricate
+from tests.support.cases import HEALTHY
 
 SMALL = RunConfig(width=16, depth=3, epochs=1, batch_size=128, probe_epochs=(1,))
+SOUND = fabricate.row(RunConfig(rule="bp", epochs=9), 9, random.Random(0))
 
 
 def job_of(plant: str, config: RunConfig = SMALL) -> Experiment:
@@ -111,11 +114,11 @@ def test_an_exploded_branch_and_a_head_of_rank_one() -> None:
 
 
 def made_up(word: str) -> Case:
-    """A case that faudit-1 judges so."""
+    """A case that faudit-1 and faudit-2 judge so."""
     spoilt: dict[str, dict[str, Any]] = {
         TRUSTWORTHY: {}, WALK_BACK: {"hidden_norms": [1.0, 99.0]}, INCONCLUSIVE: {"block_turn": None},
     }  # fmt: skip
-    row = {**HEALTHY, **spoilt[word], "test_samples": 1000, "classes": 10}
+    row = Row({**HEALTHY, **spoilt[word], "test_samples": 1000, "classes": 10})
     return Case(RunConfig(rule="dfa"), [row], 1000, 10, (Control("frozen", 0.8),))
 
 
@@ -124,7 +127,8 @@ def test_the_table_counts_what_was_caught_flagged_and_neither() -> None:
     words |= {"bp": WALK_BACK, "bp vit": INCONCLUSIVE, "dfa as published": TRUSTWORTHY, "sign flipped": INCONCLUSIVE}
     cases = {(name, seed): made_up(words[name]) for name in CASES for seed in (1, 2)}
     result = document(cases, seeds=[1, 2], code="x")
-    ours = result["columns"]["faudit-1"]
+    ours = result["columns"]["faudit-2"]
+    assert ours == result["columns"]["faudit-1"], "chance finds nothing in these"
     healthy = sum(case.healthy for case in CASES.values())
     broken = len(CASES) - healthy
     assert (ours["healthy"]["n"], ours["healthy"]["walked_back"]) == (2 * healthy, 2)
@@ -132,7 +136,7 @@ def test_the_table_counts_what_was_caught_flagged_and_neither() -> None:
     assert ours["healthy"]["wrong"] == ["bp (seed 1, 2)"]
     assert ours["broken"]["neither"] == ["sign flipped (seed 1, 2)"] and ours["broken"]["inconclusive"] == 2
     text = page(result)
-    assert f"{2 * broken - 4} of {2 * broken}" in text and "| dfa as published | broken: the study's DFA |" in text
+    assert f"{2 * broken - 4} of {2 * broken}" in text and "| dfa as published | broken: the paper's DFA |" in text
 
 
 def test_a_column_names_each_case_once() -> None:
@@ -159,9 +163,13 @@ def test_a_measured_case_is_reproducible_and_its_control_is_a_frozen_run(monkeyp
     assert rows[0]["block_turn"] == [0.0] * 3
 
 
+def test_the_digest_of_the_code_is_of_files_that_exist() -> None:
+    assert all((bench.PACKAGE / entry).exists() for entry in bench.MADE_BY) and len(bench.made_by()) == 16
+
+
 def test_rows_are_kept_line_by_line_and_a_torn_last_line_is_none(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
-    line = json.dumps({"key": "a", "code": "c", "row": '{"epoch": 1, "test_acc": 0.5}'})
+    line = json.dumps({"key": "a", "code": "c", "row": to_line(Row(SOUND, test_acc=0.5))})
     out.write_text(line + "\n" + line[:20])
     assert held(out)["a"]["row"]["test_acc"] == 0.5 and held(tmp_path / "none") == {}
     whole_lines(out)  # so that what is appended stands on a line of its own
@@ -181,10 +189,10 @@ def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, caps
         if task.config.net == "vit" or task.config.depth > 8:
             config = config.with_(depth=2)
         row = measured(Task(task.case, config)) if task.case in ("", "bp", "dfa as published") else None
-        row = row or {**HEALTHY, "test_acc": 0.5, "test_samples": 360, "classes": 10}
+        row = row or Row(SOUND | HEALTHY, test_acc=0.5, test_samples=360, classes=10)
         with rows.open("a") as stream:
             stream.write(json.dumps({"key": task.key, "code": code, "row": to_line(row)}) + "\n")
     assert main(["bench", "protocol", "--seeds", "7", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result["columns"]) == {"faudit-1", "study", "accuracy + Γ"}
+    assert list(result["columns"]) == ["faudit-2", "faudit-1", "paper", "accuracy + Γ"]
     assert (tmp_path / "confusion.md").exists() and len(rows.read_text().splitlines()) == len(tasks([7]))

@@ -46,7 +46,7 @@ def test_there_are_seventeen_and_every_experiment_they_name_can_be_run() -> None
 
 def test_first_fire_is_the_first_epoch_past_the_threshold_and_never_is_infinite() -> None:
     def row(epoch: int, growth: float, gradient: float) -> Row:
-        return {"epoch": epoch, "hidden_norms": [1.0, growth], "grad_norms": [1.0, gradient]}
+        return Row(epoch=epoch, hidden_norms=[1.0, growth], grad_norms=[1.0, gradient])
 
     rows = [row(0, 2.0, 1.0), row(1, 50.0, 1e-4), row(2, 50.1, 0.99e-4), row(3, 1.0, 1.0)]
     assert fires(scale_fires)(rows) == 2 and fires(floor_fires)(rows) == 2

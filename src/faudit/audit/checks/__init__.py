@@ -1,4 +1,4 @@
-"""The audit: checks measure, a protocol holds the thresholds, the judge decides. It never imports the trainer."""
+"""Checks: one file each, all with the face of ``checks.check.Check``. A protocol is made of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ CHECKS: Registry[type[Check]] = Registry(
     {
         "scale": "faudit.audit.checks.scale:Scale",
         "reference": "faudit.audit.checks.reference:Reference",
-        "stability": "faudit.audit.checks.stability:Stability",
+        "floor": "faudit.audit.checks.floor:Floor",
+        "rank": "faudit.audit.checks.rank:Rank",
         "depth": "faudit.audit.checks.depth:Depth",
+        "points": "faudit.audit.checks.points:Points",
+        "movement": "faudit.audit.checks.movement:Movement",
         "feedback": "faudit.audit.checks.feedback:Feedback",
         "null": "faudit.audit.checks.null:Null",
-        "movement": "faudit.audit.checks.movement:Movement",
-        "rank": "faudit.audit.checks.rank:Rank",
         "controls": "faudit.audit.checks.controls:Controls",
+        "chance": "faudit.audit.checks.chance:Chance",
+        "stability": "faudit.audit.checks.stability:Stability",
     },
 )

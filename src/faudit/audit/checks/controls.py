@@ -7,22 +7,28 @@ number is invalid: reported as such, and never as a number.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from faudit.audit.checks.check import INVALID, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
-from faudit.audit.protocol import Protocol
 from faudit.store.rows import Row
 
 GAMMA = 0.9  # least Γ of the exact gradient; below it, it is the reference that is off
 
 
+@dataclass(frozen=True)
 class Controls(Check):
-    """ρ of the BP gradient and of noise."""
+    """ρ of the BP gradient and of noise, Γ of the exact gradient."""
 
-    def find(self, case: Case, protocol: Protocol) -> Finding:
+    name: ClassVar[str] = "controls"
+    reads: ClassVar[tuple[str, ...]] = ("rho_valid", "rho_bp", "rho_random", "gamma_bp")
+
+    def find(self, case: Case) -> Finding:
         row = case.last
         if case.null_of is None:
-            return Finding("controls", NOT_APPLICABLE, "no credit was given")
-        if "rho_valid" not in row:
-            return Finding("controls", NOT_MEASURED, "no perturbation was made")
+            return self.finding(NOT_APPLICABLE, "no credit was given")
+        if self.lacks_entries(row):
+            return self.finding(NOT_MEASURED, "no perturbation was made")
         known = [value for value in row["rho_bp"] if value is not None]
         value = min(known, default=None)
         failed = [block for block, valid in enumerate(row["rho_valid"]) if not valid]
@@ -30,20 +36,19 @@ class Controls(Check):
             reason = (
                 f"at block {block} the exact gradient as credit has Γ {told(row['gamma_bp'][block])} (needed {GAMMA})"
             )
-            return Finding("controls", INVALID, reason, value=value)
+            return self.finding(INVALID, reason, value=value)
         if not failed:
             reason = f"the BP gradient as credit has ρ ≥ {value:.4f} at every block, a random vector none"
-            return Finding("controls", PASSED, reason, value=value)
+            return self.finding(PASSED, reason, value=value)
         block = failed[0]
         bp, noise = (told(row[name][block]) for name in ("rho_bp", "rho_random"))
         reason = f"at block {block} the BP gradient as credit has ρ {bp} (needed .99) and a random vector {noise}"
-        return Finding("controls", INVALID, reason, value=value)
+        return self.finding(INVALID, reason, value=value)
 
 
 def gamma_fails(row: Row) -> int | None:
     """The first block at which the exact gradient does not score as one."""
-    scores = row.get("gamma_bp") or []
-    return next((block for block, score in enumerate(scores) if score is None or score < GAMMA), None)
+    return next((block for block, score in enumerate(row["gamma_bp"]) if score is None or score < GAMMA), None)
 
 
 def told(value: float | None) -> str:

@@ -1,76 +1,92 @@
 """Depth utility: do the trained blocks do better than blocks that never trained?
 
-Against matched frozen runs: the same settings and the same rule for the embedding. In points (``study``), or as the
-share of the frozen network's errors that training the blocks removes (``faudit-1``), which means the same on easy and
-on hard data. Its 95 % interval comes from the size of the test set, by the logarithm of the ratio of error rates, as if
-the two networks had seen different samples, which makes it too wide. It fires when the whole interval is below the
-threshold, passes when the estimate is above it (and says so where the interval alone would not have), and is undecided
-in between. A run without its control is not measured: that is never a pass. One of a few epochs is not asked, since a
-network with less to train learns faster at first.
+The run is held against its control: a run with the same settings and the same rule for the embedding, whose blocks are
+frozen. The number is the share of the control's errors that training the blocks removes, which means the same on easy
+and on hard data (``points`` is the paper's number). Its 95 % interval comes from the size of the test set, by the
+logarithm of the ratio of error rates, as if the two networks had seen different samples, which makes it too wide. The
+check fires when the whole interval is below the threshold. It passes when the estimate is above it, and says so where
+the interval alone would not have. It is undecided in between, and in the first epochs, because a network with less to
+train learns faster at first. A run without its control is not measured.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import exp, sqrt
 from statistics import fmean
+from typing import ClassVar
 
-from faudit.audit.checks.check import (
-    FIRED,
-    NOT_APPLICABLE,
-    NOT_MEASURED,
-    PASSED,
-    UNDECIDED,
-    Case,
-    Check,
-    Finding,
-    at_least,
-)
-from faudit.audit.protocol import Protocol
+from faudit.audit.checks.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, UNDECIDED, Case, Check, Finding
 
 
+@dataclass(frozen=True)
 class Depth(Check):
-    """Accuracy against that of frozen blocks."""
+    """The share of the frozen blocks' errors that training the blocks removes."""
 
-    def find(self, case: Case, protocol: Protocol) -> Finding:
-        limit = protocol.points if protocol.points is not None else protocol.errors_removed
-        assert limit is not None, "a protocol has one of the two"
-        if case.is_frozen:
-            return Finding("depth", NOT_APPLICABLE, "its own blocks are frozen", threshold=limit)
-        controls, epoch = case.frozen_accuracies, case.last["epoch"]
-        if not controls or case.accuracy is None:
-            of_model = "no accuracy of a matched model with frozen blocks (frozen=…, --frozen-accuracy)"
-            missing = "no matched run with frozen blocks" if case.config else of_model
-            return Finding("depth", NOT_MEASURED, missing, threshold=limit)
-        if case.config is not None and epoch < protocol.settled:
-            reason = f"trained for {epoch} epochs: asked from {protocol.settled} on"
-            return Finding("depth", UNDECIDED, reason, threshold=limit)
-        frozen = fmean(controls)
-        if protocol.points is not None:
-            return in_points(case.accuracy, frozen, limit)
-        return in_errors(case.accuracy, frozen, limit, samples=case.samples, controls=len(controls))
+    name: ClassVar[str] = "depth"
+    reads: ClassVar[tuple[str, ...]] = ("test_acc",)
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"errors_removed": (0.0, 0.01, 0.03, 0.05, 0.1, 0.2)}
+
+    errors_removed: float = 0.03  # fires below
+    settled: int = 5  # asked from so many epochs on
+
+    def find(self, case: Case) -> Finding:
+        limit, epoch = self.errors_removed, case.last["epoch"]
+        both = against_frozen(self, case, threshold=limit)
+        if isinstance(both, Finding):
+            return both
+        if case.config is not None and epoch < self.settled:
+            reason = f"trained for {epoch} epochs: asked from {self.settled} on"
+            return self.finding(UNDECIDED, reason, threshold=limit)
+        value, low, high = both.removed(case.samples)
+        change = f"removes {value:.0%} of" if value >= 0 else f"adds {-value:.0%} to"
+        status = FIRED if high < limit else PASSED if value >= limit else UNDECIDED
+        unsure = status == PASSED and low < limit
+        reason = (
+            f"training the blocks {change} the errors that frozen blocks make (removed: {low:.0%} to {high:.0%}, 95 %; "
+            f"accuracy {both.accuracy:.3f} against {both.frozen:.3f}{both.by_hand}), needed {limit:.0%}"
+            f"{'; by its estimate alone, since the interval holds the threshold' if unsure else ''}"
+        )
+        return self.finding(status, reason, value=value, threshold=limit, low=low, high=high)
 
 
-def in_points(accuracy: float, frozen: float, limit: float) -> Finding:
-    value = accuracy - frozen
-    points = f"{100 * value:+.1f} pp, needed {100 * limit:g}"
-    reason = f"accuracy {accuracy:.3f} against {frozen:.3f} with frozen blocks: {points}"
-    return Finding("depth", at_least(value, limit), reason, value=value, threshold=limit)
+@dataclass(frozen=True)
+class Against:
+    """An accuracy beside the mean accuracy of the controls."""
+
+    accuracy: float
+    frozen: float
+    controls: int
+    by_hand: str  # a remark where the caller gave the controls' accuracy
+
+    def removed(self, samples: int) -> tuple[float, float, float]:
+        """The share of errors removed and its interval.
+
+        Half an error is added to each count, so that a perfect score has an interval too.
+        """
+        total, total_before = samples + 1.0, samples * self.controls + 1.0
+        errors, before = (1.0 - self.accuracy) * samples + 0.5, (1.0 - self.frozen) * samples * self.controls + 0.5
+        ratio = (errors / total) / (before / total_before)
+        spread = 1.96 * sqrt(1 / errors - 1 / total + 1 / before - 1 / total_before)
+        return 1 - ratio, 1 - ratio * exp(spread), 1 - ratio * exp(-spread)
 
 
-def in_errors(accuracy: float, frozen: float, limit: float, *, samples: int, controls: int) -> Finding:
-    """Half an error is added to each count, so that a perfect score has an interval too."""
-    errors, before = (1.0 - accuracy) * samples + 0.5, (1.0 - frozen) * samples * controls + 0.5
-    total, total_before = samples + 1.0, samples * controls + 1.0
-    ratio = (errors / total) / (before / total_before)
-    spread = 1.96 * sqrt(1 / errors - 1 / total + 1 / before - 1 / total_before)
-    value, low, high = 1 - ratio, 1 - ratio * exp(spread), 1 - ratio * exp(-spread)
-    change = f"removes {value:.0%} of" if value >= 0 else f"adds {-value:.0%} to"
-    status = FIRED if high < limit else PASSED if value >= limit else UNDECIDED
-    unsure = (
-        "; by its estimate alone, since the interval holds the threshold" if status == PASSED and low < limit else ""
-    )
-    reason = (
-        f"training the blocks {change} the errors that frozen blocks make (removed: {low:.0%} to {high:.0%}, 95 %; "
-        f"accuracy {accuracy:.3f} against {frozen:.3f}), needed {limit:.0%}{unsure}"
-    )
-    return Finding("depth", status, reason, value=value, threshold=limit, low=low, high=high)
+def against_frozen(check: Check, case: Case, *, threshold: float) -> Against | Finding:
+    """A case beside its controls; or why it cannot be held against one, as a finding of the check."""
+    if not case.trains_blocks:
+        return check.finding(NOT_APPLICABLE, "its own blocks are frozen", threshold=threshold)
+    controls = case.frozen_accuracies
+    if not controls or case.accuracy is None:
+        return check.finding(NOT_MEASURED, why_none(case), threshold=threshold)
+    by_hand = ", given by hand" if any(control.by_hand for control in case.frozen) else ""
+    return Against(case.accuracy, fmean(controls), len(controls), by_hand)
+
+
+def why_none(case: Case) -> str:
+    """Why a case has no control."""
+    if case.no_control is not None:
+        return f"no control with frozen blocks can be made: {case.no_control}"
+    if case.config is None:
+        return "no accuracy of a matched model with frozen blocks (frozen=…, --frozen-accuracy)"
+    return "no matched run with frozen blocks"

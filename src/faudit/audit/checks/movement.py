@@ -6,27 +6,36 @@ update, clipped to nothing, dead or saturated has one that did not turn, however
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from faudit.audit.checks.check import NOT_APPLICABLE, NOT_MEASURED, Case, Check, Finding, at_least
-from faudit.audit.protocol import Protocol
 from faudit.store.rows import Row
 
 
+@dataclass(frozen=True)
 class Movement(Check):
     """The least turn of a block's matrices."""
 
-    def find(self, case: Case, protocol: Protocol) -> Finding:
-        limit = protocol.turn
-        assert limit is not None, "a protocol that asks has one"
-        if case.is_frozen:
-            return Finding("movement", NOT_APPLICABLE, "its own blocks are frozen", threshold=limit)
+    name: ClassVar[str] = "movement"
+    reads: ClassVar[tuple[str, ...]] = ("block_turn",)
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"turn": (1e-4, 1e-3, 1e-2, 3e-2, 0.1)}
+
+    turn: float = 1e-3  # fires below: the least sin∠ between a matrix of a block and where it began
+
+    def find(self, case: Case) -> Finding:
+        limit = self.turn
+        if not case.trains_blocks:
+            return self.finding(NOT_APPLICABLE, "its own blocks are frozen", threshold=limit)
         if case.config is None:
-            return Finding("movement", NOT_APPLICABLE, "a model alone does not say where it began", threshold=limit)
+            return self.finding(NOT_APPLICABLE, "a model alone does not say where it began", threshold=limit)
         found = least(case.last)
         if found is None:
-            return Finding("movement", NOT_MEASURED, "where its weights began is not known", threshold=limit)
+            return self.finding(NOT_MEASURED, "where its weights began is not known", threshold=limit)
         block, value = found
         reason = f"a matrix of block {block} has turned by sin∠ = {value:.2g} since it began, needed {limit:g}"
-        return Finding("movement", at_least(value, limit), reason, value=value, threshold=limit)
+        return self.finding(at_least(value, limit), reason, value=value, threshold=limit)
 
 
 def least(row: Row) -> tuple[int, float] | None:

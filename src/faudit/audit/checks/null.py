@@ -9,7 +9,10 @@ called alignment is chance. Fires too when one block alone points against its gr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import ClassVar
 
 from faudit.audit.checks.check import (
     FIRED,
@@ -23,50 +26,59 @@ from faudit.audit.checks.check import (
     at_least,
 )
 from faudit.audit.checks.controls import gamma_fails
-from faudit.audit.protocol import Protocol
 from faudit.store.rows import Row
 
-NEEDED = ("gamma_null_draws", "gamma_chance")
 DEEP = "of the deep blocks"
 BAND = 1.96  # standard deviations in the half-width of ``gamma_chance``
 
 
+@dataclass(frozen=True)
 class Null(Check):
     """Γ in standard deviations of its null: the least of the deep mean and of the blocks that know no feedback."""
 
-    def find(self, case: Case, protocol: Protocol) -> Finding:
-        limit, opposed = protocol.quantile, protocol.opposed
-        assert limit is not None and opposed is not None, "a protocol that asks has both"
-        if case.is_frozen:
-            return Finding("null", NOT_APPLICABLE, "its blocks are taught nothing", threshold=limit)
+    name: ClassVar[str] = "null"
+    reads: ClassVar[tuple[str, ...]] = ("gamma", "gamma_null_draws", "gamma_null_std", "gamma_chance", "gamma_bp")
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {
+        "quantile": (1.0, 1.77, 2.5, 3.0, 4.0),
+        "opposed": (2.0, 3.0, 4.0, 6.0),
+    }
+
+    # One-sided 5 % where the spread comes from 20 draws: Student's t of 19 degrees of freedom, times √(1 + 1/20).
+    quantile: float = 1.77  # fires below so many standard deviations of chance
+    opposed: float = 4.0  # fires where one block alone is so many below chance
+
+    def find(self, case: Case) -> Finding:
+        limit, opposed = self.quantile, self.opposed
+        if not case.trains_blocks:
+            return self.finding(NOT_APPLICABLE, "its blocks are taught nothing", threshold=limit)
         if case.null_of is None:
-            return Finding("null", NOT_APPLICABLE, "no credit was given", threshold=limit)
+            return self.finding(NOT_APPLICABLE, "no credit was given", threshold=limit)
         row = case.last
-        if any(name not in row for name in NEEDED):
-            return Finding("null", NOT_MEASURED, "Γ was not held against chance", threshold=limit)
+        if self.lacks_entries(row):
+            return self.finding(NOT_MEASURED, "Γ was not held against chance", threshold=limit)
         if None in row["gamma"]:
             reason = f"no sample has a credit and a gradient at block {row['gamma'].index(None)}: Γ is undefined there"
-            return Finding("null", UNDECIDED, reason, threshold=limit)
+            return self.finding(UNDECIDED, reason, threshold=limit)
         if (block := gamma_fails(row)) is not None:
             reason = f"at block {block} the exact gradient as credit has no Γ near 1: Γ is invalid"
-            return Finding("null", INVALID, reason, threshold=limit)
+            return self.finding(INVALID, reason, threshold=limit)
         fed = fed_blocks(row, first=0 if case.config is None or len(row["gamma"]) == 1 else 1)
         if fed and len(set(means_over(row, fed))) < 2:
             reason = "too few draws of fresh feedback have a Γ at every block: chance is not known"
-            return Finding("null", UNDECIDED, reason, threshold=limit)
+            return self.finding(UNDECIDED, reason, threshold=limit)
         worst, against = min(((score(row, [block]), block) for block in fed), default=(0.0, 0))
         if worst < -opposed:
             reason = f"Γ of block {against} is {worst:+.1f} standard deviations from that of {case.null_of}"
             reason += f": it points against its gradient, needed {-opposed:+.1f}"
-            return Finding("null", FIRED, reason, value=worst, threshold=-opposed)
+            return self.finding(FIRED, reason, value=worst, threshold=-opposed)
         found = [(score(row, fed), DEEP)] if fed else []
         found += [(value, f"of block {block}") for block, value in unfed(row)]
         if not found:
-            return Finding("null", NOT_APPLICABLE, "no deep block is taught anything", threshold=limit)
+            return self.finding(NOT_APPLICABLE, "no deep block is taught anything", threshold=limit)
         value, where = min(found)
         chance = case.null_of if where == DEEP else "random directions"
         reason = f"Γ {where} is {value:+.1f} standard deviations from that of {chance}, needed {limit:+.2f}"
-        return Finding("null", at_least(value, limit), reason, value=value, threshold=limit)
+        return self.finding(at_least(value, limit), reason, value=value, threshold=limit)
 
 
 def fed_blocks(row: Row, *, first: int) -> list[int]:

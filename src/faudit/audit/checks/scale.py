@@ -1,22 +1,32 @@
 """Scale: does one block blow the stream up? max_l ‖h_{l+1}‖ / ‖h_l‖ at the end, against a threshold.
 
-Per block and not over the whole depth, because a ViT's class token starts tiny. A stream that explodes behind a
-LayerNorm is hidden from the loss, not from this.
+The ratio is of each block and not over the whole depth, because a ViT's class token starts tiny. A LayerNorm hides a
+stream that explodes from the loss, but not from this ratio.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 from faudit.audit.checks.check import NOT_MEASURED, Case, Check, Finding, at_most
-from faudit.audit.protocol import Protocol
 from faudit.store.rows import growth
 
 
+@dataclass(frozen=True)
 class Scale(Check):
     """The largest growth of one block."""
 
-    def find(self, case: Case, protocol: Protocol) -> Finding:
-        value, limit = growth(case.last.get("hidden_norms") or []), protocol.growth
+    name: ClassVar[str] = "scale"
+    reads: ClassVar[tuple[str, ...]] = ("hidden_norms",)
+    grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"growth": (5, 12, 25, 50, 100, 200, 400, 693, 1000)}
+
+    growth: float = 50.0  # fires above
+
+    def find(self, case: Case) -> Finding:
+        value, limit = growth(case.last.get("hidden_norms") or []), self.growth
         if value is None:
-            return Finding("scale", NOT_MEASURED, "no hidden norms at every tap", threshold=limit)
+            return self.finding(NOT_MEASURED, "no hidden norms at every tap", threshold=limit)
         reason = f"the largest growth of one block is {value:.3g}×, the limit {limit:g}×"
-        return Finding("scale", at_most(value, limit), reason, value=value, threshold=limit)
+        return self.finding(at_most(value, limit), reason, value=value, threshold=limit)

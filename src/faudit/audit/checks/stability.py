@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from faudit.audit.checks.check import NOT_MEASURED, Case, Check, Finding, at_most
-from faudit.audit.protocol import Protocol
 
 
+@dataclass(frozen=True)
 class Stability(Check):
     """Mean pairwise cosine between the mean gradients of disjoint batches."""
 
-    def find(self, case: Case, protocol: Protocol) -> Finding:
-        limit, value = protocol.stability, case.last.get("stability")
+    name: ClassVar[str] = "stability"
+    reads: ClassVar[tuple[str, ...]] = ("stability",)
+
+    stability: float = 0.30  # fires above
+
+    def find(self, case: Case) -> Finding:
+        limit, value = self.stability, case.last.get("stability")
         if value is None:
-            return Finding("stability", NOT_MEASURED, "not measured", threshold=limit)
+            return self.finding(NOT_MEASURED, "not measured", threshold=limit)
         reason = f"the mean gradients of disjoint batches have cosine {value:.2f}, labelled above {limit:g}"
-        return Finding("stability", at_most(value, limit), reason, value=value, threshold=limit)
+        return self.finding(at_most(value, limit), reason, value=value, threshold=limit)

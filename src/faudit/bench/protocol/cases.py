@@ -85,6 +85,6 @@ CASES: dict[str, Planted] = {
     "one direction": broken("the head has rank one", "one_direction", no_terminal_norm=True),
     "reference lost": broken("float32's steps are as large as the states", "offset"),
     "embedding only": broken("the blocks' update is clipped to nothing", rule="dfa", clip=1e-12),
-    "dfa as published": broken("the study's DFA", rule="dfa"),
-    "dfa as published, deep": broken("the study's DFA, 8 blocks", rule="dfa", depth=8),
+    "dfa as published": broken("the paper's DFA", rule="dfa"),
+    "dfa as published, deep": broken("the paper's DFA, 8 blocks", rule="dfa", depth=8),
 }

@@ -1,4 +1,4 @@
-"""The benchmark's table: how many of the broken networks are caught, how many of the healthy ones flagged.  (no torch)
+"""The benchmark's table: how many of the broken networks are caught, how many of the healthy ones flagged.
 
 Walked back and broken: caught. Walked back and healthy: flagged. Inconclusive is neither, and is listed by name.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 from faudit.audit.checks.check import FIRED, Case
 from faudit.audit.judge import INCONCLUSIVE, WALK_BACK, judge
-from faudit.audit.protocol import PROTOCOLS, Protocol
+from faudit.audit.protocol import DEFAULT, Protocol, protocol
 from faudit.audit.strategies import side_by_side
 from faudit.bench.protocol.cases import CASES
-from faudit.stats import wilson
+from faudit.stats import wilson_interval
 
 Verdicts = dict[tuple[str, int], str]  # of each (case, seed)
 
@@ -30,7 +30,7 @@ class Column:
         """Of the healthy or the broken ones: how many, how many walked back, the share with its interval, the rest."""
         asked = {key: word for key, word in self.verdicts.items() if CASES[key[0]].healthy is healthy}
         back = [key for key, word in asked.items() if word == WALK_BACK]
-        low, high = wilson(len(back) / len(asked), len(asked))
+        low, high = wilson_interval(len(back) / len(asked), len(asked))
         neither = [key for key, word in asked.items() if word == INCONCLUSIVE]
         return {
             "n": len(asked),
@@ -52,11 +52,12 @@ def columns(cases: Mapping[tuple[str, int], Case]) -> list[Column]:
 
 def document(cases: Mapping[tuple[str, int], Case], *, seeds: list[int], code: str) -> dict[str, Any]:
     """The result as JSON."""
-    found = columns(cases)
+    found, ours = columns(cases), protocol(DEFAULT)
     return {
         "seeds": seeds,
         "code": code,
         "cases": len(CASES),
+        "protocol": ours.name,  # whose checks and values are listed
         "columns": {
             column.strategy: {
                 "broken": column.shares(healthy=False),
@@ -68,10 +69,8 @@ def document(cases: Mapping[tuple[str, int], Case], *, seeds: list[int], code: s
             name: {column.strategy: [column.verdicts[name, seed] for seed in seeds] for column in found}
             for name in CASES
         },
-        "fired": {
-            name: {str(seed): fired(cases[name, seed], PROTOCOLS["faudit-1"]) for seed in seeds} for name in CASES
-        },
-        "values": spans(cases, PROTOCOLS["faudit-1"]),
+        "fired": {name: {str(seed): fired(cases[name, seed], ours) for seed in seeds} for name in CASES},
+        "values": spans(cases, ours),
     }
 
 
@@ -142,7 +141,8 @@ def page(result: dict[str, Any]) -> str:
     for check, entry in result["values"].items():
         cells = [span(entry["healthy"]), span(entry["fired on"])]
         out.append(f"| {check} | {number(entry['threshold'])} | " + " | ".join(cells) + " |")
-    out += ["", "## Every case", "", "| case | label | " + " | ".join(names) + " | checks of faudit-1 that fired |"]
+    out += ["", "## Every case", ""]
+    out.append(f"| case | label | {' | '.join(names)} | checks of {result['protocol']} that fired |")
     out.append("|---|---|" + "---|" * len(names) + "---|")
     for name, verdicts in result["verdicts"].items():
         label = "healthy" if CASES[name].healthy else f"broken: {CASES[name].why}"

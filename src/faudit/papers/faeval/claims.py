@@ -1,4 +1,4 @@
-"""The claims of the paper, one for each row of its results.  (no torch)
+"""The claims of the paper, one for each row of its results.
 
 ρ is compared by the paper's own definition (``rho_study``); the sound one stands beside it in the rows. Gradients are
 compared in the paper's unit.
@@ -6,22 +6,24 @@ compared in the paper's unit.
 
 from __future__ import annotations
 
-from faudit.figures.figure import FLOOR, at, deep, draw_spread, of
+from faudit.audit.protocol import PROTOCOLS
+from faudit.figures.figure import at, deep, draw_spread, of
 from faudit.papers.claim import Claim, Part, at_epoch, fires, last
 from faudit.store.rows import Row, growth
 
 BUFFER = 1024  # the paper's gradients are of the mean loss over so many samples
-GROWTH = 50.0  # check (a): the largest growth of one block
 
 
 def scale_fires(row: Row) -> bool:
+    """Check (a)."""
     grown = growth(row["hidden_norms"])
-    return grown is not None and grown > GROWTH
+    return grown is not None and grown > PROTOCOLS["paper"]["scale"].growth
 
 
 def floor_fires(row: Row) -> bool:
+    """Check (b)."""
     gradient = row["grad_norms"][-1]
-    return gradient is not None and gradient < FLOOR
+    return gradient is not None and gradient < PROTOCOLS["paper"]["floor"].floor
 
 
 def any_fires(row: Row) -> bool:

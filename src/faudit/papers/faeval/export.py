@@ -1,7 +1,8 @@
-"""Runs → the paper's result files.  (no torch)"""
+"""Runs → the paper's result files."""
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.figures.table import Series, Table
 from faudit.papers.document import strict
-from faudit.papers.faeval.files import FILES, NAMES, PENALTY
+from faudit.papers.faeval.files import FILES, NAMES, PENALTY, PLAIN, SHAPE
 from faudit.store.files import refusals, write_json
 from faudit.store.rows import Row
-from faudit.store.summary import whole_rows
+from faudit.store.run import Run, damaged
 
 Log = tuple[Series, Mapping[str, Any]]  # a run with its entries and, if it was imported, what else its file held
 
@@ -39,27 +40,50 @@ def export(table: Table, out: Path) -> list[Path]:
 def outgoing(table: Table, key: str, series: Series) -> Log | None:
     """A run as a log of the paper; None, with a remark, where the run is damaged."""
     try:
-        with whole_rows(series.run):
-            if series.imported:
-                kept = series.run.environment()["imported"]
-                return series, {name: kept[name] for name in ("entries", "sha256", "head")}
-            return series, {"entries": [to_entry(row, series.config, key=key) for row in series.rows]}
+        if series.imported:
+            return series, kept_document(series.run)
+        return series, {"entries": [to_entry(row, series.config, key=key) for row in rows_of_depth(series)]}
     except StoreError as error:
         table.remark(f"left out: {error}")
         return None
 
 
+def kept_document(run: Run) -> dict[str, Any]:
+    """What an imported run keeps of the file it came from."""
+    kept, wanted = run.environment().get("imported"), {"entries": list, "sha256": str, "head": dict}
+    if not isinstance(kept, dict) or any(not isinstance(kept.get(name), kind) for name, kind in wanted.items()):
+        raise StoreError(
+            f"{run.path}/env.json is damaged: expected {', '.join(wanted)} under 'imported', got "
+            f"{reprlib.repr(kept)}. Delete {run.path} and import the file again."
+        )
+    return {name: kept[name] for name in wanted}
+
+
+def rows_of_depth(series: Series) -> list[Row]:
+    """A run's rows, if they are of a network as deep as its configuration says."""
+    taps, wanted = len(series.rows[0]["hidden_norms"]), series.config.depth + 1
+    if taps != wanted:
+        raise damaged(series.run.rows_file, f"hidden_norms: expected {wanted} numbers, one a tap, got {taps}")
+    return series.rows
+
+
 def to_entry(row: Row, config: RunConfig, *, key: str) -> dict[str, Any]:
     """One row in the paper's words and units."""
-    n = row.get("eval_samples", config.eval_size)  # a small test set has fewer samples than were asked for
-    hidden, gradients = row["hidden_norms"], [size / n for size in row["grad_norms"]]
+    # A small test set has fewer samples than were asked for; older rows do not say how many.
+    n = row.number("eval_samples") or config.eval_size
+    hidden, gradients = row["hidden_norms"], of_mean_loss(row["grad_norms"], n)
     if key == PENALTY:
         return {"epoch": row["epoch"], "h_L_norm": hidden[-1], "g_2_norm": gradients[2], "acc_eval": row["acc_eval"]}
-    taps = (hidden, gradients, [size / n for size in row["grad_norms_frobenius"]])
+    taps = (hidden, gradients, of_mean_loss(row["grad_norms_frobenius"], n))
     gamma = row["gamma"]  # BP has no credit of DFA's to align; a mean without some block is not the paper's number
     headline = None if config.rule == "bp" or None in gamma else sum(gamma) / len(gamma)
     scores = {"gamma_dfa": headline, "acc_eval": row["acc_eval"], "loss_eval": row["loss_eval"]}
     return {"epoch": row["epoch"], **dict(zip(NAMES[config.net == "vit"], taps, strict=True)), **scores}
+
+
+def of_mean_loss(sizes: list[float | None], n: float) -> list[float | None]:
+    """Gradients of each sample's own loss as those of the mean loss over n samples."""
+    return [None if size is None else size / n for size in sizes]
 
 
 def restored(logs: Mapping[str, Log]) -> dict[str, Any] | None:
@@ -74,10 +98,10 @@ def composed(keys: list[str], logs: Mapping[str, Log]) -> dict[str, Any]:
     """A document made of runs: the settings a reader expects, and each run's whole configuration."""
     first = next(iter(logs.values()))[0]
     config = first.config
-    plain = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
-    settings = {name: getattr(config, name) for name in plain}
+    settings = {name: getattr(config, name) for name in PLAIN}
     settings["eval_samples"] = first.rows[0].get("eval_samples", config.eval_size)
-    shape = {"depth": config.depth, "d_hidden": config.width, "num_classes": 100 if config.data == "cifar100" else 10}
+    shape = {name: getattr(config, setting) for name, setting in SHAPE.items()}
+    shape["num_classes"] = 100 if config.data == "cifar100" else 10
     if keys == [PENALTY]:
         settings["lam"], shape = config.penalty, {}
     settings["faudit"] = {key: series.config.to_json() for key, (series, _) in logs.items()}

@@ -1,4 +1,4 @@
-"""The paper's result files: what they are called, and which of our words and experiments stand in them.  (no torch)
+"""The paper's result files: what they are called, and which of our words and experiments stand in them.
 
 Gradients in these files are of the mean loss over the evaluation buffer. Ours are of each sample's own loss, so its n
 samples divide on the way out (``export``) and multiply on the way in (``import_``). A number that overflowed is null.
@@ -28,3 +28,5 @@ NAMES = {
     False: ("hidden_norms", "bp_grad_norms_per_sample_med", "bp_grad_norms_F"),
     True: ("hidden_norms_cls", "bp_grad_per_sample_l2_med", "bp_grad_norms_F"),
 }
+PLAIN = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
+SHAPE = {"depth": "depth", "d_hidden": "width"}  # what the paper calls our settings beside its config

@@ -1,4 +1,4 @@
-"""The experiments of the paper: those of ``runs.toml``, and what is known of them beyond their settings.  (no torch)"""
+"""The experiments of the paper: those of ``runs.toml``, and what is known of them beyond their settings."""
 
 from __future__ import annotations
 

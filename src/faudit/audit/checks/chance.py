@@ -1,0 +1,36 @@
+"""Chance: is the accuracy above that of a guess?
+
+The lower end of Wilson's 95 % interval of the accuracy must be above 1/C for C classes. A network that has learned
+nothing passes most of the other checks: its stream is calm and its gradients are exact. The check does not apply where
+the outputs are no classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from faudit.audit.checks.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
+from faudit.stats import wilson_interval
+
+
+@dataclass(frozen=True)
+class Chance(Check):
+    """The accuracy, with its interval, against 1/classes."""
+
+    name: ClassVar[str] = "chance"
+    reads: ClassVar[tuple[str, ...]] = ("test_acc",)
+
+    def find(self, case: Case) -> Finding:
+        if not case.classes:
+            return self.finding(NOT_APPLICABLE, "its outputs are no classes")
+        chance = 1.0 / case.classes
+        if case.accuracy is None:
+            return self.finding(NOT_MEASURED, "no accuracy", threshold=chance)
+        low, high = wilson_interval(case.accuracy, case.samples)
+        reason = (
+            f"accuracy {case.accuracy:.3f} on {case.samples} samples ({low:.3f} to {high:.3f}, 95 %), "
+            f"chance is {chance:.3f}"
+        )
+        status = PASSED if low > chance else FIRED
+        return self.finding(status, reason, value=case.accuracy, threshold=chance, low=low, high=high)

@@ -1,0 +1,153 @@
+"""Controls: ``frozen-<rule>`` is derived from every rule, and is that rule with blocks that never train."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from faudit import RunConfig
+from faudit.audit.audit import case_of, control_of
+from faudit.audit.checks.check import NOT_MEASURED
+from faudit.audit.protocol import PROTOCOLS
+from faudit.config import default
+from faudit.errors import ConfigError
+from faudit.experiment import names_of, refuse_unused
+from faudit.nets.net import Net, Params
+from faudit.rules import RULES, Rules, control_name
+from faudit.rules.bp import BP
+from faudit.rules.dfa import DFA
+from faudit.rules.frozen import frozen, outside_blocks
+from faudit.rules.rule import State, Step
+from faudit.store.rows import Row
+from faudit.sweep.study import CONTROLS
+from tests.support.cases import HEALTHY
+from tests.support.nets import Setup
+
+PLAIN = [name for name in RULES if name not in RULES.controls]
+
+
+def test_every_rule_has_one_control_and_every_control_a_rule() -> None:
+    assert set(RULES) == {*PLAIN, *map(control_name, PLAIN)} and len(RULES) == 2 * len(PLAIN)
+    assert {"bp", "fa", "dfa", "frozen-bp", "frozen-fa", "frozen-dfa"} <= set(RULES)
+    assert ("matched", *RULES.controls) == CONTROLS
+    assert all(control_name(name) == name for name in RULES.controls)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_control_is_made_once_with_the_fields_of_its_rule(name: str) -> None:
+    kind, control = RULES[name], RULES[control_name(name)]
+    assert control is frozen(kind) is RULES[control_name(name)] and frozen(control) is control
+    assert issubclass(control, kind) and control() == control() != kind()
+    told = [(entry.name, entry.type, entry.default) for entry in dataclasses.fields(control)]
+    assert told == [(entry.name, entry.type, entry.default) for entry in dataclasses.fields(kind)]
+
+
+def test_a_rule_says_whether_its_blocks_train(rule_name: str, net_name: str) -> None:
+    setup = Setup(rule_name, net_name)
+    trained = {name for name in setup.params if not outside_blocks(name) and setup.rule.trains(name)}
+    assert bool(trained) is setup.rule.trains_blocks is (rule_name not in RULES.controls)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_control_teaches_embedding_and_readout_what_its_rule_teaches_them(name: str, net_name: str) -> None:
+    plain, control = Setup(name, net_name), Setup(control_name(name), net_name)
+    want, got = plain.grads(), control.grads()
+    assert got.keys() == {name for name in want if outside_blocks(name)}
+    for parameter, gradient in got.items():
+        torch.testing.assert_close(gradient, want[parameter], rtol=1e-12, atol=1e-15, msg=parameter)
+    credits = [
+        setup.rule.credit(setup.net, setup.params, setup.state, trace.taps, trace.logits, setup.y)
+        for setup in (plain, control)
+        for trace in (setup.net.trace(setup.params, setup.x),)
+    ]
+    assert torch.equal(credits[0][0], credits[1][0]) and not any(bool(credit.any()) for credit in credits[1][1:])
+
+
+def test_the_list_of_rules_tells_of_controls_without_torch() -> None:
+    code = (
+        "import sys; from faudit.rules import RULES; "
+        "assert RULES.summary('frozen-dfa') == 'Blocks frozen at init, embedding taught by dfa.'; "
+        "assert all(map(RULES.summary, RULES)) and 'torch' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@dataclass(frozen=True)
+class Own(BP):
+    """Somebody's own: a step that gives every parameter a gradient, whatever is trained, and another default."""
+
+    penalty: float = 0.5
+
+    def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
+        step = BP().step(net, params, state, x, y)
+        return Step(step.loss, step.logits, {name: 2 * grad for name, grad in step.grads.items()})
+
+
+@dataclass(frozen=True)
+class Headless(DFA):
+    """Somebody's own that trains no readout, and of which there is no control."""
+
+    no_control: ClassVar[str | None] = "its blocks are all it trains"
+
+
+def test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step() -> None:
+    setup = Setup("bp", "resmlp")
+    rule = frozen(Own)()
+    assert rule.penalty == 0.5 and type(rule).__name__ == "FrozenOwn" and not rule.trains_blocks
+    got = rule.step(setup.net, setup.params, setup.state, setup.x, setup.y).grads
+    assert got.keys() == {name for name in setup.params if outside_blocks(name)}
+    for name, gradient in setup.grads().items():
+        assert name not in got or torch.equal(got[name], 2 * gradient), name
+
+
+def test_a_rule_without_a_control_says_why_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules({"dfa": f"{__name__}:Headless"})
+    assert rules["dfa"] is Headless
+    with pytest.raises(ConfigError, match="Headless has no frozen control: its blocks are all it trains") as caught:
+        rules["frozen-dfa"]
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr("faudit.audit.audit.RULES", rules)
+    case = case_of(RunConfig(rule="dfa"), [Row(HEALTHY)], samples=1000, classes=10, control=None)
+    for protocol, check in (("faudit-2", "depth"), ("paper", "points")):
+        found = PROTOCOLS[protocol][check].find(case)
+        assert found.status == NOT_MEASURED and found.reason.endswith("can be made: its blocks are all it trains")
+
+
+def test_the_control_of_a_run_is_plain_and_its_own_control(rule_name: str) -> None:
+    config = RunConfig(
+        rule=rule_name, penalty=0.1, clip=0.5, credit_eps=1e-3, random_targets=True, log_every=2, keep_epochs=(1,)
+    )
+    control = control_of(config)
+    assert control == control_of(control) == RunConfig(rule=control_name(rule_name), credit_eps=1e-3)
+
+
+def test_a_clip_changes_nothing_of_a_control_and_rules_without_one_take_none() -> None:
+    """So every control is trained with the clip at its default, and those of one seed are one run."""
+    for name in RULES.controls:
+        if "clip" in names_of(RULES[name]):
+            tight, loose = (Setup(name, "resmlp", clip=clip).grads() for clip in (1e-9, 1e9))
+            assert all(torch.equal(tight[parameter], loose[parameter]) for parameter in tight)
+        else:
+            with pytest.raises(ConfigError, match="does not read clip"):
+                refuse_unused(RunConfig(rule=name, clip=0.5))
+    assert control_of(RunConfig(rule="dfa", clip=0.5)).clip == default("clip")
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_it_stores_what_its_rule_stores(name: str, net_name: str) -> None:
+    frozen, whole = Setup(control_name(name), net_name), Setup(name, net_name)
+    assert frozen.state.keys() == whole.state.keys()
+    assert all(torch.equal(frozen.state[key], whole.state[key]) for key in whole.state)
+
+
+def test_the_penalty_reaches_the_embedding_through_blocks_that_bp_passes_and_through_no_cut(net_name: str) -> None:
+    for rule, reaches in (("frozen-bp", True), ("frozen-dfa", False), ("frozen-fa", False)):
+        plain, penalised = (Setup(rule, net_name, penalty=penalty).grads() for penalty in (0.0, 0.1))
+        assert torch.equal(plain["embed.weight"], penalised["embed.weight"]) is not reaches, rule

@@ -1,0 +1,43 @@
+"""What each rule's step must give on a ResMLP, by the hand-written derivatives of ``tests/support/oracle.py``."""
+
+from __future__ import annotations
+
+from tests.support.nets import Setup
+from tests.support.oracle import Array, Oracle
+
+
+def oracle_of(setup: Setup) -> Oracle:
+    net = setup.net
+    weights = {name: value.detach().numpy() for name, value in setup.params.items()}
+    oracle = Oracle(
+        weights, net.blocks, terminal_norm="readout.norm.weight" in weights, residual=net.signals == net.blocks
+    )
+    oracle.forward(setup.x.numpy())
+    return oracle
+
+
+def dfa_credit(setup: Setup, oracle: Oracle) -> list[Array]:
+    e = oracle.error(setup.y.numpy())
+    return [e @ setup.state[f"B.{l}"].numpy().T for l in range(setup.net.signals)]
+
+
+def fa_credit(setup: Setup, oracle: Oracle) -> list[Array]:
+    _, at_last = oracle.readout_back(oracle.error(setup.y.numpy()) / len(setup.y))  # of the *mean* loss
+    credit = [at_last]
+    for l in reversed(range(setup.net.signals - 1)):
+        credit.insert(0, credit[0] @ setup.state[f"B.{l}"].numpy().T)
+    return credit
+
+
+CREDITS = {"dfa": dfa_credit, "fa": fa_credit}  # of the local rules; one more adds its own
+
+
+def expected(name: str, setup: Setup, penalty: float, eps: float, clip: float) -> dict[str, Array]:
+    """The gradients of a rule by name; ``frozen-`` before it leaves the blocks out."""
+    oracle, rule = oracle_of(setup), name.removeprefix("frozen-")
+    e = oracle.error(setup.y.numpy())
+    if rule == "bp":
+        grads = oracle.bp(e / len(e), penalty)[0]
+    else:
+        grads = oracle.local(CREDITS[rule](setup, oracle), e, penalty=penalty, eps=eps, clip=clip)
+    return {key: value for key, value in grads.items() if rule == name or not key.startswith("blocks.")}
