@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 import shlex
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -31,6 +33,7 @@ else:
 
 Parser = Callable[[Any], Any]
 QUOTED = 200  # characters of a value in a message
+TOML_LIMIT = 1 << 20  # bytes
 # Settings that two runs of one method may differ in: how often and how long it was looked at, not what was trained.
 BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "threads", "device")
 
@@ -206,13 +209,11 @@ class RunConfig:
     def from_toml(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
         """The config a TOML file describes, with some keys (the command line's) overridden."""
         try:
-            values = tomllib.loads(path.read_bytes().decode("utf-8"))
+            values = read_toml(path, "config", advice="Write one `key = value` a line.")
         except OSError as error:
             raise ConfigError(
                 f"cannot read the config {path}: {error.strerror}. Give --config an existing file."
             ) from None
-        except (ValueError, RecursionError) as error:  # no TOML, no text, or a number of thousands of digits
-            raise ConfigError(f"{path} is not TOML: {error}. Write one `key = value` a line.") from None
         return cls.parse({**values, **(overrides or {})}, where=str(path))
 
     def with_(self, **changes: Any) -> RunConfig:
@@ -252,6 +253,20 @@ class RunConfig:
             for name in own
             if name not in wanted and getattr(self, name) != default(name)
         ]
+
+
+def read_toml(path: Path, what: str, *, advice: str) -> dict[str, Any]:
+    """A TOML file of a size that people write; what has no end, or nobody at its other end, is not waited for."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ConfigError(f"cannot read the {what} {path}: expected a file, got a directory, device or pipe.")
+    with open(path, "rb") as stream:
+        data = stream.read(TOML_LIMIT + 1)
+    if len(data) > TOML_LIMIT:
+        raise ConfigError(f"cannot read the {what} {path}: expected at most {TOML_LIMIT:,} bytes, got more. {advice}")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # no TOML, no text, or a number of thousands of digits
+        raise ConfigError(f"{path} is not TOML: {error}. {advice}") from None
 
 
 def key(name: str) -> str:

@@ -37,3 +37,17 @@ class CheckpointError(DamagedError):
 
 class ModelError(FauditError):
     """A foreign model, its taps, its batches or its credit callable that cannot be audited."""
+
+
+OUT_OF_MEMORY = (
+    "out of memory: expected a command that fits into this machine and the limits set for it, got one that does not. "
+    "Choose a smaller net, --batch-size or --eval-size, or allow more memory; a run that has begun can go on."
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception means that memory ran out, in the words of Python, torch or the loader of libraries."""
+    said = ("can't allocate memory", "out of memory", "failed to map segment", "cannot allocate memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError | OSError | ImportError) and any(words in str(error) for words in said)
+    )

@@ -17,17 +17,17 @@ from typing import Any
 
 import torch
 
-from faudit.config import RunConfig
+from faudit.config import RunConfig, needs_files
 from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
-from faudit.errors import StoreError
+from faudit.errors import DataError, StoreError
 from faudit.experiment import Experiment, prepare, refuse_unused, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.store import checkpoint
 from faudit.store.environment import environment
 from faudit.store.rows import Row, finite, growth, overflow
-from faudit.store.run import ENDED, Run
+from faudit.store.run import ENDED, Run, damaged
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
@@ -56,6 +56,11 @@ def writes(
     if run.status in ENDED:
         run.must_hold(config)
         run.must_be_whole()
+        if data_dir is not None and needs_files(config):
+            try:
+                must_be_trained_on(run, DATASETS[config.data](data_dir), data_dir=data_dir)
+            except DataError as error:
+                warnings.warn(f"{run.path} is finished, whatever {data_dir} holds: {error}", stacklevel=2)
         return
     refuse_unused(config)
     experiment = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
@@ -84,6 +89,16 @@ def writes(
             started += time.perf_counter() - saved  # what the caller does meanwhile is not training
         run.finish(summary(run, experiment))
         yield None
+
+
+def must_be_trained_on(run: Run, dataset: Dataset, *, data_dir: Path) -> None:
+    """Refuse other data than a finished run was trained on."""
+    found = dataset.fingerprint()
+    if found != run.environment().get("data_sha256", found):
+        raise StoreError(
+            f"{run.path} is finished, and was trained on other {dataset.name} files than those in {data_dir} (their "
+            "contents differ). Point --data-dir at the same copy, or use another --runs directory."
+        )
 
 
 def is_logged(config: RunConfig, epoch: int) -> bool:
@@ -179,6 +194,9 @@ def resume(run: Run, experiment: Experiment) -> int:
             f"{run.rows_file} lacks the row of epoch {missing[0]} though the checkpoint stands at epoch {epoch}. "
             f"Put the file back, or delete {run.path} to train the run again."
         )
+    if lost := [due for due in experiment.config.keep_epochs if due <= epoch and not run.kept(due).exists()]:
+        problem = f"the checkpoint that keep-epochs asks for is gone, and {run.checkpoint.name} stands at epoch {epoch}"
+        raise damaged(run.kept(lost[0]), problem)
     return epoch
 
 

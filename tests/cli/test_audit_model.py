@@ -14,7 +14,7 @@ from torch import nn
 
 from faudit import DATASETS, audit_model
 from faudit.cli.main import main
-from tests.conftest import faudit
+from tests.support.commands import faudit
 
 CODE = """
 import torch
@@ -132,7 +132,7 @@ def test_it_runs_as_a_process_and_twice_the_same(tmp_path: Path) -> None:
         ([*WORDS[1:], "--model", "mymodels.large:build"], "ModuleNotFoundError: No module named 'mymodels.large'"),
         ([*WORDS[1:], "--model", "mymodels.torn:build"], "failed: SyntaxError"),
         ([*WORDS[1:], "--model", "mymodels.small:bild"], "no callable 'bild', did you mean 'build'?"),
-        ([*WORDS[1:], "--model", "mymodels.small:word"], "has no callable 'word'"),
+        ([*WORDS[1:], "--model", "mymodels.small:word"], "got 'word', which is 'nothing to call'"),
         ([*WORDS[1:], "--model", "mymodels.small:broken"], "failed: RuntimeError: no such. Expected"),
         ([*WORDS[1:], "--model", "mymodels.small:number"], "returns a torch.nn.Module, got int"),
         ([*WORDS[1:], "--model", "mymodels.small:build", "--credit", "mymodels.small:credt"], "did you mean 'credit'?"),

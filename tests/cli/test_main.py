@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -15,11 +14,11 @@ from typing import Any
 import pytest
 
 from faudit.cli.list import FAMILIES
-from faudit.cli.main import main, parsed
-from faudit.cli.main import main as cli
+from faudit.cli.main import COMMANDS, main
 from faudit.config import KEYS, RunConfig
-from tests.conftest import ROOT, faudit
+from tests.support.commands import faudit
 from tests.support.fabricate import write
+from tests.support.paths import ROOT
 
 SMALL = ["--width", "16", "--depth", "2", "--batch-size", "128", "--epochs", "2"]
 
@@ -65,9 +64,8 @@ def test_a_config_file_and_flags_together(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_every_setting_has_a_flag_and_every_flag_a_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    text = capsys.readouterr().out
+    code, text, _ = run(capsys, "train", "--help")
+    assert code == 0
     assert all(f"--{name}" in text for name in KEYS)
 
 
@@ -260,12 +258,7 @@ def test_what_makes_runs_says_how_to_go_on_when_it_is_interrupted(
     def stop(_: object) -> int:
         raise KeyboardInterrupt
 
-    def stopped(*more: Any) -> argparse.Namespace:
-        args = parsed(*more)
-        args.run = stop
-        return args
-
-    monkeypatch.setattr(cli, "parsed", stopped)
+    monkeypatch.setattr(COMMANDS[words[0]], "run", stop)
     code, out, err = run(capsys, *words)
     assert (code, out) == (130, "") and err.startswith("\nfaudit: interrupted.")
     assert ("The same command goes on from the last checkpoint" in err) is trains
@@ -301,10 +294,7 @@ LIGHT: list[list[str]] = [
 
 @pytest.mark.parametrize("words", LIGHT, ids=" ".join)
 def test_what_needs_no_torch_imports_none(words: list[str]) -> None:
-    code = (
-        f"import sys\nfrom faudit.cli.main import main\ntry: main({words!r})\n"
-        "except SystemExit: pass\nassert 'torch' not in sys.modules"
-    )
+    code = f"import sys\nfrom faudit.cli.main import main\nmain({words!r})\nassert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "tests", check=False)
     assert done.returncode == 0, done.stderr
 

@@ -12,8 +12,8 @@ from faudit.audit.checks import CHECKS
 from faudit.audit.checks.check import NOT_MEASURED, PASSED, Check
 from faudit.audit.protocol import PROTOCOLS
 from faudit.store.rows import ENTRIES, Row
-from tests.audit.test_audit import case
-from tests.conftest import ROOT
+from tests.support.cases import case
+from tests.support.paths import ROOT
 
 OF_CASE = {"epoch", "null_of", "dtype"}  # what a case itself reads of a row: which one it is, and what it is of
 
@@ -87,7 +87,7 @@ def test_a_missing_entry_is_not_measured_and_never_a_pass(check: Check) -> None:
 def test_a_check_is_in_some_protocol_and_in_the_documents_table(check: Check) -> None:
     asked = [one for protocol in PROTOCOLS.values() for one in (*protocol.checks, *protocol.labels)]
     assert type(check) in map(type, asked)
-    assert f"| {check.name} | " in (ROOT / "docs" / "protocol.md").read_text()
+    assert f"| `{check.name}` | " in (ROOT / "docs" / "protocol.md").read_text()
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

@@ -18,9 +18,9 @@ def test_what_only_the_parts_know_is_refused_before_anything_starts() -> None:
         base.with_(data="cifar10"),
     ]
     with pytest.raises(ConfigError) as caught:
-        refuse([base, *bad], data_dir=None, data_elsewhere=False)
+        refuse([base, *bad], data_dir=None, elsewhere=False)
     lines = str(caught.value).splitlines()
     assert len(lines) == 4 and all("(" in line for line in lines)
     assert "rule bp does not read clip" in lines[0] and lines[0].endswith("and 1 more)")
     assert any("larger than the data" in line for line in lines) and any("--data-dir" in line for line in lines)
-    refuse([base.with_(data="cifar10")], data_dir=None, data_elsewhere=True)
+    refuse([base.with_(data="cifar10")], data_dir=None, elsewhere=True)

@@ -187,7 +187,7 @@ def test_a_missing_file_names_the_nearest_built_in() -> None:
 def test_the_built_in_studies_are_whole() -> None:
     for name in STUDIES:
         assert STUDIES[name].exists() and len(STUDIES.summary(name)) > 20
-        refuse(read(Path(name)), data_dir=None, data_elsewhere=True)
+        refuse(read(Path(name)), data_dir=None, elsewhere=True)
     assert len(read(Path("penalties"))) == 48 and len(read(Path("faeval"))) == 63
 
 

@@ -63,7 +63,7 @@ def pretend(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
     """An engine's starter that nobody but this file knows."""
     if address:
         raise ConfigError(f"there is nothing at {address}")
-    return Start(lambda todo: pytest.fail("a dry run starts nothing"), data_elsewhere=True)
+    return Start(lambda todo: pytest.fail("a dry run starts nothing"), elsewhere=True)
 
 
 def test_one_more_engine_is_one_file(

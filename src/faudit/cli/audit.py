@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from faudit.audit.protocol import DEFAULT, PROTOCOLS
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
-from faudit.cli.output import print_json, remark
+from faudit.cli.output import print_json, remark, write_page
+from faudit.config import quoted
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError
 from faudit.registry import nearest, unknown
 from faudit.rules import RULES
+from faudit.store.files import STDOUT, must_be_file
 from faudit.store.run import run_named
 
 if TYPE_CHECKING:
@@ -47,7 +49,9 @@ def add_flags(own: Parser) -> None:
     own.add_argument(
         "--sensitivity", action="store_true", help="which verdicts change, had a threshold stood elsewhere"
     )
-    own.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a page for an appendix")
+    own.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write the findings as a page for an appendix; - is stdout"
+    )
     model = own.add_argument_group("a model of your own, instead of runs")
     model.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that returns an nn.Module")
     model.add_argument("--weights", type=Path, metavar="FILE", help="safetensors, or a torch.save of a state dict")
@@ -63,10 +67,11 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    refuse_markdown(args)
     if args.model is None:
-        unused_settings = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
-        if unused_settings:
-            raise ConfigError(f"{unused_settings[0]} is for a model of your own: expected --model too, got runs only")
+        of_model = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
+        if of_model:
+            raise ConfigError(f"{of_model[0]} is for a model of your own: expected --model too, got runs only")
         if not (args.names or args.utility or args.sensitivity):
             raise ConfigError(
                 "nothing to audit: expected RUN names, --utility or --sensitivity for all runs of the store, "
@@ -83,6 +88,14 @@ def run(args: argparse.Namespace) -> int:
     return audit_factory(args)
 
 
+def refuse_markdown(args: argparse.Namespace) -> None:
+    """Refuse a page that could not be written before anything is measured for it."""
+    if args.markdown == STDOUT and args.json:
+        raise ConfigError("--markdown - and --json: expected one of them on standard output, got both. Name a file.")
+    if args.markdown and args.markdown != STDOUT:
+        must_be_file(args.markdown)
+
+
 def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -93,10 +106,9 @@ def audit_runs(args: argparse.Namespace) -> int:
     from faudit.audit.page import page
     from faudit.audit.protocol import protocol
     from faudit.audit.utility import sensitivity, utility
-    from faudit.store.files import write_whole
 
     asked = protocol(args.protocol)
-    runs = [run_named(name, args.runs) for name in args.names] or finished(args.runs)
+    runs = each_once([run_named(name, args.runs) for name in args.names] or finished(args.runs))
     if args.with_controls:
         make_controls(runs, data_dir=args.data_dir)
     beside = {store: ControlIndex(store) for store in {run.path.parent for run in runs}}
@@ -110,7 +122,7 @@ def audit_runs(args: argparse.Namespace) -> int:
             refused.append(error)
     if not audited:
         raise refused[0]
-    remark([f"left out: {error}" for error in refused])
+    remark([*(text for one in audited for text in one.remarks), *(f"left out: {error}" for error in refused)])
     by_method = methods([(one.config, one.verdict) for one in audited])
     extra = {
         "utility": utility(audited, asked) if args.utility else None,
@@ -119,7 +131,7 @@ def audit_runs(args: argparse.Namespace) -> int:
     together = worst([one.verdict for one in audited])
     if args.markdown:
         text = page(audited, asked, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
-        write_whole(args.markdown, text.encode())
+        write_page(args.markdown, text)
     if args.json:
         print_json(
             {
@@ -130,7 +142,7 @@ def audit_runs(args: argparse.Namespace) -> int:
                 **{name: table for name, table in extra.items() if table is not None},
             }
         )
-    else:
+    elif args.markdown != STDOUT:
         tell(audited, by_method, **extra)
     return EXIT_CODES[together]
 
@@ -151,6 +163,15 @@ def finished(store: Path) -> list[Run]:
     if not runs:
         raise ConfigError(f"nothing to audit: expected RUN names or a store with finished runs, got none in {store}")
     return runs
+
+
+def each_once(runs: list[Run]) -> list[Run]:
+    """The runs without those that are copies of another, which would count as one seed more."""
+    from faudit.store.index import copies, copy_of
+
+    twice = copies({str(run.path): run.config().run_id for run in runs})
+    remark(copy_of(path, other) for path, other in twice.items())
+    return list({run.path: run for run in runs if str(run.path) not in twice}.values())
 
 
 def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
@@ -197,7 +218,6 @@ def audit_factory(args: argparse.Namespace) -> int:
         raise ConfigError("--samples: expected at least 1, got 0")
     from faudit.audit.audit import EXIT_CODES
     from faudit.audit.protocol import protocol
-    from faudit.store.files import write_whole
     from faudit.watch.model import audit_model
     from faudit.watch.weights import load_weights
 
@@ -220,10 +240,10 @@ def audit_factory(args: argparse.Namespace) -> int:
         protocol=args.protocol,
     )
     if args.markdown:
-        write_whole(args.markdown, audited.page(args.model).encode())
+        write_page(args.markdown, audited.page(args.model))
     if args.json:
         print_json({"model": args.model, **audited.to_json()})
-    else:
+    elif args.markdown != STDOUT:
         print(audited)
     return EXIT_CODES[audited.verdict.verdict]
 
@@ -252,8 +272,11 @@ def named(target: str, flag: str) -> Any:
     with one_line(f"{flag} {target}"):
         module = importlib.import_module(module_name)
     found = getattr(module, name, None)
-    if not callable(found):
-        raise ConfigError(f"{flag} {target}: {module_name} has no callable {name!r}{nearest(name, vars(module))}")
+    if found is not None and not callable(found):
+        raise ConfigError(f"{flag} {target}: expected something to call, got {name!r}, which is {quoted(found)}")
+    if found is None:
+        callables = [other for other, value in vars(module).items() if callable(value)]
+        raise ConfigError(f"{flag} {target}: {module_name} has no callable {name!r}{nearest(name, callables)}")
     return found
 
 

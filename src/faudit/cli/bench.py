@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from faudit.cli.flags import Parser, add_json, count
-from faudit.cli.output import print_json
+from faudit.cli.output import print_json, refuse_stdout
 from faudit.config import key
 from faudit.errors import ConfigError
 
@@ -74,9 +74,10 @@ def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told
     """Train what is missing of the planted cases, judge them all, write the table."""
     from faudit.bench.protocol.confusion import document, page
     from faudit.bench.protocol.networks import all_rows, cases_of, made_by
-    from faudit.store.files import write_json, write_whole
+    from faudit.store.files import write_json, write_text
     from faudit.sweep.engine import cores
 
+    refuse_stdout("--out", out, "a directory")
     seeds = list(dict.fromkeys(seeds))
     if jobs == 0:
         raise ConfigError("--jobs: expected at least 1, got 0")
@@ -85,7 +86,7 @@ def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told
         print(f"{done} of {wanted} networks measured", file=sys.stderr)
     result = document(cases_of(seeds, out=rows), seeds=seeds, code=made_by())
     write_json(out / "confusion.json", result)
-    write_whole(out / "confusion.md", page(result).encode())
+    write_text(out / "confusion.md", page(result))
     lines = [
         f"{name}: catches {column['broken']['walked_back']} of {column['broken']['n']} broken, "
         f"flags {column['healthy']['walked_back']} of {column['healthy']['n']} healthy"

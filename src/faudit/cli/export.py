@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_plan, add_where, plan_of
-from faudit.cli.output import complain, remark
+from faudit.cli.output import complain, refuse_stdout, remark
 from faudit.errors import ConfigError, StoreError
 from faudit.papers import PAPERS
+from faudit.store.files import STDOUT
 
 if TYPE_CHECKING:
     from faudit.papers.paper import Paper
@@ -22,7 +23,9 @@ OF_PAPER = {"data": "data", "epochs": "epochs", "seeds": "seed"}  # flags of a p
 
 def add_flags(own: Parser) -> None:
     formats = (*PAPERS, *TABLES)
-    own.add_argument("--out", type=Path, required=True, metavar="PATH", help="for `results`, or the table's file")
+    own.add_argument(
+        "--out", type=Path, required=True, metavar="PATH", help="for `results`, or the table's file (- is stdout)"
+    )
     own.add_argument(
         "--format", choices=formats, default="faeval", metavar="|".join(formats),
         help="a paper's files (default: faeval), or every row of every run in one table",
@@ -48,6 +51,7 @@ def export_files(args: argparse.Namespace, paper: Paper) -> int:
     from faudit.figures.table import Table
     from faudit.papers.paper import files_of
 
+    refuse_stdout("--out", args.out, "a directory for the paper's files")
     files = files_of(paper)
     data, epochs = recipe_of(args.runs, paper)
     args.data = data if args.data is None else args.data
@@ -85,6 +89,7 @@ def export_table(args: argparse.Namespace) -> int:
 
     count, damaged = export(args.runs, args.out, form=args.format, wanted=conditions(args.where))
     complain(damaged)
-    print(args.out)
+    if args.out != STDOUT:
+        print(args.out)
     print(f"{count} rows", file=sys.stderr)
     return 2 if damaged else 0

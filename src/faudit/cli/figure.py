@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from faudit.cli.flags import Parser, add_plan, add_venue, plan_of
-from faudit.cli.output import remark
+from faudit.cli.output import refuse_stdout, remark
 from faudit.figures import FIGURES
 
 HELP = "draw one figure from the runs present; say which are missing"
@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from faudit.figures.table import Table
     from faudit.papers.paper import paper_with
 
+    refuse_stdout("--out", args.out, "a picture's file, whose numbers go beside it")
     figure, style = FIGURES[args.name](), Style(args.venue)
     suffix(args.out)
     table = Table(plan_of(args, paper_with(args.name)), args.runs, partial=args.partial)

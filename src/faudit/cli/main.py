@@ -16,10 +16,8 @@ stdout is for results, stderr for progress and problems. torch is imported by th
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import traceback
-import warnings
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -27,8 +25,8 @@ from faudit import __version__
 from faudit.cli import audit, bench, data, demo, export, figure, import_, reproduce, show, sweep, train
 from faudit.cli import list as list_
 from faudit.cli.flags import Parser
-from faudit.cli.output import complain
-from faudit.errors import ConfigError, FauditError
+from faudit.cli.output import Unwritten, complain, prepare_streams, silence_stdout
+from faudit.errors import OUT_OF_MEMORY, ConfigError, FauditError, is_out_of_memory
 from faudit.registry import unknown
 
 COMMANDS: dict[str, ModuleType] = {
@@ -46,54 +44,50 @@ COMMANDS: dict[str, ModuleType] = {
     "bench": bench,
 }
 MAKE_RUNS = ("train", "sweep", "reproduce", "demo")
-BUG, FOREIGN_EXIT, NO_OUTPUT, INTERRUPTED, CLOSED_PIPE = 70, 71, 74, 130, 141
+ERROR, BUG, FOREIGN_EXIT, NO_OUTPUT, INTERRUPTED, CLOSED_PIPE = 2, 70, 71, 74, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     prepare_streams()
+    try:
+        code = answered(argv)
+        sys.stdout.flush()  # here, where a failure can still be answered
+    except Unwritten as error:
+        silence_stdout()
+        if error.reader_left:
+            return CLOSED_PIPE
+        complain([f"the result cannot be written to standard output: {error}. Send it somewhere else."])
+        return NO_OUTPUT
+    return code
+
+
+def answered(argv: Sequence[str] | None) -> int:
+    """Run one command; whatever stops it, but for a result that cannot be written, becomes words and a code."""
     args = argparse.Namespace()
     try:
         args = parsed(parser(), argv)
-        code = int(args.run(args))
-        sys.stdout.flush()  # here, where a reader that left can still be answered
-        return code
+        return int(args.run(args))
     except FauditError as error:
         complain(str(error).splitlines())
-        return 2
+        return ERROR
     except KeyboardInterrupt:
         goes_on = " The same command goes on from the last checkpoint." if makes_runs(args) else ""
         print(f"\nfaudit: interrupted.{goes_on}", file=sys.stderr)  # after the terminal's ^C
         return INTERRUPTED
-    except BrokenPipeError:
-        silence(sys.stdout)
-        return CLOSED_PIPE
+    except Unwritten:
+        raise
     except SystemExit as error:
         if not hasattr(args, "run"):  # argparse itself, after --help or --version
-            raise
+            return 0
         complain([f"your code called sys.exit({error.code!r}) before faudit was done. Take that call out."])
         return FOREIGN_EXIT
-    except Exception:  # noqa: BLE001  # a bug: told whole, under a code that no verdict has
+    except BaseException as error:  # noqa: BLE001  # a bug: told whole, under a code that no verdict has
+        if is_out_of_memory(error):
+            complain([OUT_OF_MEMORY])
+            return ERROR
         traceback.print_exc()
         return BUG
-
-
-def prepare_streams() -> None:
-    """Make stdout and stderr usable whatever they are: closed, or set to ASCII, which has no ‖h‖."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # open as long as the process
-        stream = getattr(sys, name)
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
-    warnings.showwarning = lambda message, *_: complain([f"warning: {message}"])
-
-
-def silence(stream: object) -> None:
-    """Send what is left in a stream's buffer nowhere: Python flushes it once more when it ends."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())  # type: ignore[attr-defined]  # a stream of the process
-    os.close(null)
 
 
 def makes_runs(args: argparse.Namespace) -> bool:
@@ -105,6 +99,9 @@ def parser() -> Parser:
     top = Parser(
         prog="faudit",
         description="Train with backprop and its alternatives; measure whether the credit signal still means anything.",
+        epilog="Exit codes: 0 done or trustworthy, 1 needs walk-back or diverged, 2 an error told in one line, "
+        "3 inconclusive, 70 a bug, 71 your code called sys.exit, 74 stdout cannot be written, 130 interrupted, "
+        "141 the reader of stdout left.",
     )
     top.add_argument("--version", action="version", version=f"faudit {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)

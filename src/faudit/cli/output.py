@@ -1,11 +1,92 @@
-"""What the commands print: results on stdout, remarks and problems on stderr."""
+"""What the commands print: results on stdout, remarks and problems on stderr.
+
+A result that cannot be written ends the command (``Unwritten``). A remark that cannot be written is dropped.
+"""
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import sys
+import warnings
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from faudit.errors import ConfigError
+from faudit.store.files import STDOUT, write_text
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class Unwritten(Exception):
+    """stdout did not take a result; not an ``OSError``, which rich would answer with an exit code of its own."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(cause.strerror or str(cause))
+        self.reader_left = cause.errno == errno.EPIPE
+
+
+class Results(io.FileIO):
+    """stdout."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            written = super().write(data)
+        except OSError as error:
+            raise Unwritten(error) from None
+        if written is None:
+            raise Unwritten(BlockingIOError(errno.EAGAIN, "it does not wait for its reader"))
+        return written
+
+
+class Remarks(io.FileIO):
+    """stderr: no remark is worth a result."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        size = memoryview(data).nbytes
+        try:
+            return super().write(data) or size
+        except OSError:
+            return size
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr usable whatever they are: closed, full, left by their reader, or set to ASCII."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: without this, the next file that is opened would be it
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name, kind in (("stdout", Results), ("stderr", Remarks)):
+        stream = getattr(sys, name)
+        if stream is getattr(sys, f"__{name}__"):
+            setattr(sys, name, opened(kind, stream, {"stdout": 1, "stderr": 2}[name]))
+        elif hasattr(stream, "reconfigure"):  # somebody else's object, as under pytest
+            stream.reconfigure(errors="replace")
+    warnings.showwarning = lambda message, *_: complain([f"warning: {message}"])
+
+
+def opened(kind: type[io.FileIO], before: io.TextIOWrapper | None, number: int) -> io.TextIOWrapper:
+    """A stream of the process once more, written through one of the two classes."""
+    if before is not None:
+        before.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(kind(number, "wb", closefd=False)),
+        encoding="utf-8" if before is None else before.encoding,
+        errors="replace",  # an ASCII terminal has no ‖h‖
+        line_buffering=number == 2 or (before is not None and (before.line_buffering or before.write_through)),
+    )
+
+
+def silence_stdout() -> None:
+    """Send what is left in the buffer nowhere: Python flushes it once more when it ends."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def print_json(document: Any) -> None:
@@ -23,6 +104,20 @@ def say(*things: Any) -> None:
             print(thing)
         else:
             console.print(thing)
+
+
+def write_page(path: Path, text: str) -> None:
+    """A text into a file, or on standard output for ``-``."""
+    if path == STDOUT:
+        print(text)
+    else:
+        write_text(path, text)
+
+
+def refuse_stdout(flag: str, path: Path, expected: str) -> None:
+    """Refuse ``-`` where more than one file is written."""
+    if path == STDOUT:
+        raise ConfigError(f"{flag}: expected {expected}, got -, which is standard output and holds one file. Name one.")
 
 
 def remark(remarks: Iterable[str]) -> None:

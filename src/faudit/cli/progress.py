@@ -15,13 +15,8 @@ def shown(rows: Iterator[Row], *, total: int, title: str) -> None:
     if sys.stderr.isatty():
         _bar(rows, total=total, title=title)
     else:
-        listener = True
         for row in rows:
-            try:
-                if listener:
-                    print(f"{title}  epoch {row['epoch']}/{total}  {sentence(row)}", file=sys.stderr, flush=True)
-            except BrokenPipeError:  # whoever listened left, as `head` does: no reason to stop training
-                listener = False
+            print(f"{title}  epoch {row['epoch']}/{total}  {sentence(row)}", file=sys.stderr, flush=True)
 
 
 def sentence(row: Row) -> str:

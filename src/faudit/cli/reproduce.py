@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_data_dir, add_plan, add_venue, count, plan_of
-from faudit.cli.output import complain, remark
+from faudit.cli.output import complain, refuse_stdout, remark
 from faudit.figures import FIGURES
 from faudit.papers import PAPERS
 
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from faudit.papers.reproduce import papers_of, reproduce
     from faudit.sweep.engine import cores
 
+    refuse_stdout("--out", args.out, "a directory")
     jobs = cores() if args.jobs is None else args.jobs
     plans = [(paper, plan_of(args, paper)) for paper in papers_of(args.name)]
     code = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from faudit.cli.flags import Parser, add_runs, count
 from faudit.cli.output import complain, remark, say
-from faudit.config import RunConfig
+from faudit.config import RunConfig, needs_files
 from faudit.sweep import ENGINES, STUDIES
 
 COLUMNS = ("run", "state", "epochs", "about")  # of a dry run
@@ -45,7 +45,11 @@ def run(args: argparse.Namespace) -> int:
     if new:  # the others have begun
         from faudit.sweep.check import refuse  # which imports torch
 
-        refuse(new, data_dir=args.data_dir, data_elsewhere=start.data_elsewhere)
+        refuse(new, data_dir=args.data_dir, elsewhere=start.elsewhere)
+    if args.data_dir and len(new) < len(configs) and any(map(needs_files, configs)):
+        from faudit.sweep.check import refuse_other_data
+
+        remark(refuse_other_data(configs, args.runs, data_dir=args.data_dir))
     if args.dry_run:
         return dry_run(configs, args)
     outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, board=args.tensorboard)

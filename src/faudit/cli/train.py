@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs
 from faudit.cli.output import complain, print_json, remark
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, epoch_list, switch
+from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, epoch_list, needs_files, switch
 
 if TYPE_CHECKING:
     from faudit.store.run import Run
@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def finish(config: RunConfig, run: Run, *, data_dir: Path | None) -> None:
-    """Train what is left of a run. torch is not imported for a run that has ended."""
+    """Train what is left of a run. torch is not imported for a run that has ended, unless its data is at hand."""
     from faudit.store.run import ENDED
 
-    if run.status in ENDED:
+    if run.status in ENDED and not (data_dir and needs_files(config)):
         run.must_hold(config)
         run.must_be_whole()
         return

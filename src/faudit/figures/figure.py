@@ -7,7 +7,6 @@ logarithms: an arithmetic band would reach below zero.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from faudit.errors import ConfigError, StoreError
 from faudit.figures.table import Table
-from faudit.store.files import write_whole
+from faudit.store.files import must_be_file, write_json, write_whole
 from faudit.store.rows import Row
 from faudit.store.run import Status
 
@@ -62,8 +61,11 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
     numbers = {**headed(name, figure, table), "remarks": list(table.remarks)}
     picture = style.drawn(figure, numbers)
     rendered = {path: style.rendered(picture, suffix(path)) for path in paths}
-    for path in {path.with_suffix(".json") for path in rendered}:
-        write_whole(path, (json.dumps(numbers, indent=1, allow_nan=False) + "\n").encode())
+    beside = {path.with_suffix(".json") for path in rendered}
+    for path in (*beside, *rendered):  # all of them or none
+        must_be_file(path)
+    for path in beside:
+        write_json(path, numbers)
     for path, contents in rendered.items():
         write_whole(path, contents)
     return table.remarks
@@ -84,6 +86,7 @@ def suffix(path: Path) -> str:
 
 
 def refusal(name: str, missing: dict[str, str], table: Table) -> str:
+    """Each missing run with the command that makes it, and the command that makes all of them."""
     lines = [f"{name} lacks {run}. Make it with: {command}" for run, command in missing.items()]
     return "\n".join([*lines, f"{remedy(name, table)} makes all of them; --partial draws what is there."])
 
@@ -98,6 +101,7 @@ def by_experiment(missing: Iterable[str]) -> dict[str, list[str]]:
 
 
 def remedy(name: str, table: Table) -> str:
+    """The command that makes every run of a figure."""
     epochs = f" --epochs {table.plan.epochs}" if table.plan.epochs else ""
     seeds = " ".join(map(str, table.plan.seeds))
     return f"`faudit reproduce {name} --data {table.plan.data}{epochs} --seeds {seeds} --runs {table.runs}`"

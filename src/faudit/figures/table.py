@@ -15,6 +15,7 @@ from pathlib import Path
 from faudit.config import RunConfig, command, identity
 from faudit.errors import StoreError
 from faudit.figures.plan import Plan
+from faudit.store.index import copies, copy_of
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
 
@@ -58,14 +59,19 @@ class Table:
 
     @cached_property
     def _known(self) -> dict[tuple[object, ...], list[Series]]:
-        known: dict[tuple[object, ...], list[Series]] = {}
+        there: dict[str, Series] = {}
         for run in runs_in(self.runs) if self.runs.is_dir() else []:
             try:
-                series = Series(run, run.config())
+                there[str(run.path)] = Series(run, run.config())
             except StoreError as error:
                 self.remark(f"left out: {error}")
-                continue
-            known.setdefault(identity(series.config), []).append(series)
+        twice = copies({path: series.config.run_id for path, series in there.items()})
+        known: dict[tuple[object, ...], list[Series]] = {}
+        for path, series in there.items():
+            if path in twice:
+                self.remark(f"left out: {copy_of(path, twice[path])}")
+            else:
+                known.setdefault(identity(series.config), []).append(series)
         return known
 
     def again(self, *, partial: bool | None = None) -> Table:

@@ -23,7 +23,7 @@ from faudit.papers.claim import judged
 from faudit.papers.page import page
 from faudit.papers.paper import Paper, paper_with
 from faudit.registry import unknown
-from faudit.store.files import refusals, write_json, write_whole
+from faudit.store.files import contents, refusals, write_json, write_text
 from faudit.store.index import sign
 from faudit.store.run import ENDED, Run, no_store
 from faudit.sweep.local import run_all
@@ -142,7 +142,7 @@ def write_claims(paper: Paper, table: Table, *, out: Path, result: Result) -> No
     entries = judged(paper.claims, table)
     head = {"plan": table.plan.to_json(), "rehearsal": not table.plan.is_full}
     write_json(out / "claims.json", {**head, "claims": entries})
-    write_whole(out / "claims.md", page(paper, entries, plan=table.plan, remarks=table.remarks).encode())
+    write_text(out / "claims.md", page(paper, entries, plan=table.plan, remarks=table.remarks))
     result.drawn.append("claims")
     for entry in entries:
         result.verdicts[entry["verdict"]] = result.verdicts.get(entry["verdict"], 0) + 1
@@ -164,8 +164,8 @@ def drawn_from(table: Table, experiments: Iterable[str], venue: str) -> dict[str
 def remembered(path: Path) -> dict[str, Any]:
     """What the results in a folder were made from; nothing where that is absent or cut: then they are made again."""
     try:
-        marks = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        marks = json.loads(contents(path))
+    except (OSError, ValueError, RecursionError):
         return {}
     return marks if isinstance(marks, dict) else {}
 

@@ -1,7 +1,8 @@
 """Files that are whole or absent, and the operating system's refusals as one line.
 
 A file is written beside its name, flushed to disk, then renamed: a reader sees the old file or the new one, whatever is
-killed.
+killed. A link stays, and what it points to is replaced. A device, pipe, socket or directory is refused, to read and to
+write: one has no end, another nobody at its other end, and a rename would destroy it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +22,23 @@ import filelock
 
 from faudit.errors import StoreError
 
+STDOUT = Path("-")  # standard output, as the name of a file to write
+
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     write_whole(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
 
 
+def write_text(path: Path, text: str) -> None:
+    """Replace a text file; the name of a run may hold bytes that are no text."""
+    write_whole(path, text.encode("utf-8", "replace"))
+
+
 def contents(path: str | Path) -> bytes:
     """A file whole, by the system's own calls: thousands of small ones in a third of the time of ``open``."""
-    file = os.open(path, os.O_RDONLY)
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that nobody writes to does not hold us up
     try:
+        refuse_special(path, os.fstat(file).st_mode)
         parts = []
         while part := os.read(file, 1 << 20):
             parts.append(part)
@@ -49,35 +61,65 @@ def read_json(path: str | Path, loads: Callable[[bytes], Any] = json.loads) -> d
 
 def write_whole(path: Path, data: bytes) -> None:
     """Replace a file by rename, so that a reader, or a kill at any moment, sees the old one or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with refusals(path):
+        target = destination(path)
+        beside = temporary(target)
         try:
             with open(beside, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, path)
+            os.replace(beside, target)
         except OSError:
             beside.unlink(missing_ok=True)
             raise
-        folder = os.open(path.parent, os.O_RDONLY)
+        folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)  # the rename itself, too
         finally:
             os.close(folder)
 
 
+def destination(path: Path) -> Path:
+    """The file that a name means: itself, or what a link there points to; refused where that is no file."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    with suppress(FileNotFoundError):
+        refuse_special(path, os.stat(target).st_mode)
+    return target
+
+
+def must_be_file(path: Path) -> None:
+    """Refuse a name that could not be written, before any work is done for it."""
+    with refusals(path):
+        destination(path)
+        os.stat(path.parent)
+
+
+def temporary(target: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
+
+
+def refuse_special(path: str | Path, mode: int) -> None:
+    """Refuse what is there and is no file."""
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        raise StoreError(
+            f"cannot use {path}: expected a file, got {kinds.get(stat.S_IFMT(mode), 'a device')}. Name another one."
+        )
+
+
 @contextmanager
 def refusals(path: str | Path) -> Iterator[None]:
     """Turn the operating system's refusal into one line that says what to do."""
     advice = {
-        errno.ENOSPC: "Free some space and run the same command again: the run goes on from its last checkpoint.",
-        errno.EACCES: "Give yourself permission, or choose another --runs directory.",
-        errno.EPERM: "Give yourself permission, or choose another --runs directory.",
-        errno.EROFS: "Choose a --runs directory on a disk that can be written.",
+        errno.ENOSPC: "Free some space and run the same command again: a run goes on from its last checkpoint.",
+        errno.EACCES: "Give yourself permission, or choose another directory.",
+        errno.EPERM: "Give yourself permission, or choose another directory.",
+        errno.EROFS: "Choose a directory on a disk that can be written.",
         errno.ENOSYS: "Choose a --runs directory on a disk that has file locks (flock).",
-        errno.ENOTDIR: "Choose a --runs directory that is not a file.",
-        errno.EEXIST: "Choose a --runs directory that is not a file.",
+        errno.ENOTDIR: "Choose a directory that is not a file.",
+        errno.EEXIST: "Choose a directory that is not a file.",
     }
     try:
         yield
@@ -90,12 +132,17 @@ def refusals(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to write that takes its place once it is whole."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A file to write that takes its place once it is whole; ``-`` is standard output."""
+    if path == STDOUT:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder) / "whole"
+            sys.stdout.buffer.write((Path(folder) / "whole").read_bytes())
+        return
     with refusals(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        target = destination(path)
         try:
-            yield beside
-            os.replace(beside, path)
+            yield temporary(target)
+            os.replace(temporary(target), target)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary(target).unlink(missing_ok=True)

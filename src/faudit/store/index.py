@@ -36,7 +36,7 @@ Known = dict[str, tuple[str, bytes, int]]  # name → marks, the entry as JSON, 
 
 
 def entries(store: Path) -> tuple[list[Overview], list[str]]:
-    """The overview of every run, by name; a run that cannot be read is told of in the second list and left out."""
+    """The overview of every run, by name; what cannot be read, or is there twice, is told of and left out."""
     marks, place = marked(store), str(store)
     path = store / "index.sqlite"
     known = remembered(path) if len(marks) >= FROM else {}
@@ -49,14 +49,41 @@ def entries(store: Path) -> tuple[list[Overview], list[str]]:
             except StoreError as error:
                 damaged.append(str(error))
                 continue
-            if mark and entry["status"] in ENDED:
-                fresh[name] = mark, orjson.dumps(entry)
+            if mark and entry["status"] in ENDED and is_text(name):
+                fresh[name] = mark, orjson.dumps({**entry, "run": name})
         entry["run"] = f"{place}/{name}"
         found.append(entry)
+    twice = copies({entry["run"]: entry["run_id"] for entry in found})
     gone = known.keys() - marks.keys()
     if len(marks) >= FROM and (fresh or gone):
         remember(path, fresh, gone)
-    return found, damaged
+    told = [*damaged, *(copy_of(path, other) for path, other in twice.items())]
+    return [entry for entry in found if entry["run"] not in twice], told
+
+
+def is_text(name: str) -> bool:
+    """Whether a file's name is UTF-8, as a database and strict JSON want it."""
+    return name.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in name)
+
+
+def copies(found: Mapping[str, str]) -> dict[str, str]:
+    """Directories that hold a run which another one holds already, each with that other one; from path → run id.
+
+    The directory that is named after the run counts, or else the first one. An import is no copy of the run itself.
+    """
+    groups: dict[str, list[str]] = {}
+    for path, run_id in found.items():
+        name = os.path.basename(path)
+        groups.setdefault(f"imported-{run_id}" if name.startswith("imported-") else run_id, []).append(path)
+    twice = {}
+    for name, paths in groups.items():
+        first = next((path for path in paths if os.path.basename(path) == name), paths[0])
+        twice.update({path: first for path in paths if path != first})
+    return twice
+
+
+def copy_of(path: str, other: str) -> str:
+    return f"{path} is a copy of {os.path.basename(other)}, which is read once. Move the copy out of the store."
 
 
 def marked(store: Path) -> dict[str, str]:

@@ -21,7 +21,7 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -31,11 +31,11 @@ from typing import Any
 import filelock
 import orjson
 
-from faudit.config import RunConfig
+from faudit.config import RunConfig, quoted
 from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
-from faudit.registry import unknown
+from faudit.registry import nearest
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
-from faudit.store.rows import AGAIN, TIMINGS, Row, from_lines, to_line
+from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIMINGS, Row, from_lines, to_line
 
 FORMAT = 1  # of the run directory; a reader refuses a larger one
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
@@ -184,14 +184,15 @@ class Run:
         return config
 
     def environment(self) -> dict[str, Any]:
-        return read_json(f"{self.path}/env.json")
+        path = f"{self.path}/env.json"
+        return of_kinds(read_json(path), ENVIRONMENT, path=path)
 
     def outcome(self) -> dict[str, Any] | None:
         """What ``done.json`` or ``failed.json`` says; None while there is neither."""
         for name in ("done.json", "failed.json"):
             if self._has(name):
                 path = f"{self.path}/{name}"
-                said = read_json(path, orjson.loads)
+                said = of_kinds(read_json(path, orjson.loads), OUTCOME, path=path)
                 # The directory's name is compared where it can be: parsing thousands of configurations takes seconds.
                 if said.get("run_id") not in (None, own := run_id_in(self.name) or self.config().run_id):
                     raise damaged(path, f"it is of {said['run_id']}, but {self.path} holds {own}")
@@ -282,9 +283,14 @@ def runs_in(store: Path) -> list[Run]:
 
 def run_named(name: str, runs: Path) -> Run:
     """A run by its directory, or by its name in the store."""
-    run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
+    with refusals(name):
+        run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
     if run.status == Status.NEW:
-        raise StoreError(unknown(f"run (in {runs})", name, [run.name for run in runs_in(runs)]))
+        names = [run.name for run in runs_in(runs)]
+        raise StoreError(
+            f"unknown run {name!r}{nearest(name, names)}: expected a directory or one of the {len(names)} runs in "
+            f"{runs}. List them with `faudit show --runs {runs}`."
+        )
     return run
 
 
@@ -297,6 +303,42 @@ def run_id_in(name: str) -> str | None:
 def digest(lines: Sequence[bytes]) -> dict[str, Any]:
     """How many rows there are, and a checksum of their lines without the timings, which no two runs share."""
     return {"count": len(lines), "sha256": hashlib.sha256(TIMES.sub(b"", b"\n".join(lines))).hexdigest()}
+
+
+def of_kinds(document: dict[str, Any], kinds: Mapping[str, str], *, path: str) -> dict[str, Any]:
+    """A file's document, if what others will read in it is of the right kind; what it does not have is fine."""
+    for name, kind in kinds.items():
+        value = document.get(name)
+        if value is not None and not KINDS[kind](value):
+            raise damaged(path, f"{name!r}: expected {kind}, got {quoted(value)}")
+    return document
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that a table can hold, or the word for one that overflowed."""
+    if isinstance(value, str):
+        return value in OVERFLOWED
+    return isinstance(value, float) or is_whole(value)
+
+
+def is_whole(value: Any) -> bool:
+    return type(value) is int and abs(value) <= EXACT
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "a number": is_number,
+    "a whole number": is_whole,
+    "an object": lambda value: isinstance(value, dict),
+    "a list of objects": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
+}
+OUTCOME = {
+    **dict.fromkeys(("run_id", "reason", "weights_sha256"), "text"),
+    **dict.fromkeys(("epochs", "epoch"), "a whole number"),
+    **dict.fromkeys(("test_acc", "growth_max", "seconds"), "a number"),
+    "rows": "an object",
+}
+ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects", "imported": "an object"}
 
 
 def damaged(path: str | Path, problem: str) -> DamagedError:

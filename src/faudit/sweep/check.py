@@ -1,5 +1,6 @@
-"""What only the parts of a run know is wrong with it: settings nobody reads, shapes that do not fit, data that is not
-there; asked of every run of a study before the first one starts.
+"""Checks every run of a study before the first one starts.
+
+It asks the parts of a run what only they know: settings that nobody reads, shapes that do not fit, data that is missing.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from pathlib import Path
 
 import torch
 
-from faudit.config import SETTINGS, RunConfig
+from faudit.config import SETTINGS, RunConfig, needs_files
 from faudit.data.batches import Batches
 from faudit.errors import ConfigError, DataError
-from faudit.experiment import build_net, refuse_unused
+from faudit.experiment import build_net, refuse_unused, usable
+from faudit.store.run import Run
 from faudit.sweep.engine import loaded
+from faudit.train import must_be_trained_on
 
 
-def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, data_elsewhere: bool) -> None:
-    """Refuse a study for everything wrong with its runs, each thing told once; ``data_elsewhere`` is an engine's whose
-    workers may have data that is not here.
+def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, elsewhere: bool) -> None:
+    """Refuse a study for everything wrong with its runs, each thing told once.
+
+    ``elsewhere`` is an engine's whose workers may have data and devices that are not here.
     """
     problems: dict[str, list[str]] = {}
 
@@ -30,6 +34,8 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, data_elsewher
     for config in configs:
         try:
             refuse_unused(config)
+            if not elsewhere:
+                usable(config.device)
         except ConfigError as error:
             tell(error, config)
             continue
@@ -38,7 +44,7 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, data_elsewher
         try:
             dataset = loaded(name, data_dir)
         except DataError as error:
-            if not data_elsewhere:
+            if not elsewhere:
                 tell(error, next(iter(shapes.values())))
             continue
         for config in shapes.values():
@@ -50,6 +56,26 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, data_elsewher
     loaded.cache_clear()  # the workers have their own
     if problems:
         raise ConfigError("\n".join(f"{line} ({place(ids)})" for line, ids in problems.items()))
+
+
+def refuse_other_data(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path) -> list[str]:
+    """Refuse other data than finished runs of a study were trained on; the list tells of data that cannot be read."""
+    by_data: dict[str, list[Run]] = {}
+    for config in configs:
+        run = Run(runs / config.run_id)
+        if needs_files(config) and run.status in ("done", "failed"):
+            by_data.setdefault(config.data, []).append(run)
+    remarks = []
+    for name, finished in by_data.items():
+        try:
+            dataset = loaded(name, data_dir)
+        except DataError as error:
+            remarks.append(f"{len(finished)} runs on {name} are finished, whatever {data_dir} holds: {error}")
+            continue
+        for run in finished:
+            must_be_trained_on(run, dataset, data_dir=data_dir)
+    loaded.cache_clear()
+    return remarks
 
 
 def shape(config: RunConfig) -> tuple[object, ...]:

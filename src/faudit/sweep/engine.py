@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faudit.config import RunConfig
-from faudit.errors import FauditError, LockedError
+from faudit.errors import OUT_OF_MEMORY, FauditError, LockedError, is_out_of_memory
 from faudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -63,16 +63,18 @@ class Start:
     """How to start an engine for some runs, called only when there are some."""
 
     engine: Callable[[Sequence[RunConfig]], Engine]
-    data_elsewhere: bool = False  # whether its workers may have data that is not here
+    elsewhere: bool = False  # whether its workers may have data and devices that are not here
 
     def __call__(self, todo: Sequence[RunConfig]) -> Engine:
+        """Start it for these runs."""
         return self.engine(todo)
 
 
 class Starter(Protocol):
     """What an engine's file offers: refuse every flag that it cannot use, and say how to start it."""
 
-    def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start: ...
+    def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start:
+        """How to start the engine for runs of a store."""
 
 
 def cores() -> int:
@@ -102,8 +104,11 @@ def answered(config: RunConfig, train: Callable[[RunConfig], str]) -> Answer:
             cause = "disk" if isinstance(error.__cause__, OSError) else "refused"
             word, text = "held" if isinstance(error, LockedError) else cause, "; ".join(str(error).splitlines())
         except Exception as error:  # noqa: BLE001  # told with its traceback; the other runs are none the worse for it
-            word, text = "raised", f"met a bug: {error!r}"
-            bug = [f"{config.run_id} met a bug:\n{traceback.format_exc()}"]
+            if is_out_of_memory(error):
+                word, text = "refused", OUT_OF_MEMORY
+            else:
+                word, text = "raised", f"met a bug: {error!r}"
+                bug = [f"{config.run_id} met a bug:\n{traceback.format_exc()}"]
     return Answer(word, text, (*(f"faudit: warning: {entry.message}" for entry in caught), *bug))
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -99,11 +99,13 @@ class Workers:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=work, args=(theirs, *self._told), daemon=True)
-        resource_tracker.ensure_running()  # here, since starting it unblocks SIGINT
+        with safe_path():
+            resource_tracker.ensure_running()  # here, since starting it unblocks SIGINT
         # Ctrl-C reaches every process of the terminal, and it is the parent that answers it: workers inherit the block.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            process.start()
+            with safe_path():
+                process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()  # so that the pipe ends with the worker
@@ -118,6 +120,23 @@ class Workers:
         pipe.close()
         code = worker.process.exitcode or 0
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Processes started inside import nothing from the working directory until they have their parent's path.
+
+    A types.py there would stand for Python's own. Python 3.10 does not know this variable.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def work(pipe: Connection, runs: Path, data_dir: Path | None, threads: int) -> None:

@@ -52,7 +52,7 @@ def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
     if address is not None:
         must_answer(address)
     return Start(
-        lambda todo: Tasks(runs, data_dir, jobs=jobs, address=address, todo=todo), data_elsewhere=address is not None
+        lambda todo: Tasks(runs, data_dir, jobs=jobs, address=address, todo=todo), elsewhere=address is not None
     )
 
 
@@ -192,7 +192,8 @@ class Tasks:
     def _submit(self, task: Task) -> None:
         """Send a run to wherever there is room; the lock is held."""
         run = Run(self._runs / task.config.run_id)
-        names = [*HEADS, "rows.jsonl", run.checkpoint.name]
+        kept = [run.kept(epoch).name for epoch in task.config.keep_epochs]
+        names = [*HEADS, "rows.jsonl", *kept, run.checkpoint.name]
         with refusals(run.path):
             files = {name: (run.path / name).read_bytes() for name in names if (run.path / name).exists()}
         need = needs(task.config)

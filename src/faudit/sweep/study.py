@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,17 +35,12 @@ from pathlib import Path
 from typing import Any
 
 from faudit.audit.audit import control_of
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, epoch_list, listing, quoted
+from faudit.config import KEYS, SETTINGS, RunConfig, attribute, epoch_list, listing, quoted, read_toml
 from faudit.errors import ConfigError
 from faudit.registry import nearest, unknown
 from faudit.rules import RULES
 from faudit.sweep import STUDIES
 from faudit.sweep.names import mixed, named, template_problems
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 LIMIT = 10_000  # runs; more are made on request
 OTHERS = ("name", "grid", "include", "exclude", "with")  # keys of a study that are not settings
@@ -190,12 +184,10 @@ def read_study(path: Path, overrides: Mapping[str, Any] | None = None, *, limit:
     if str(path) in STUDIES and not path.exists():
         path = STUDIES[str(path)]
     try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8"))
+        document = read_toml(path, "study", advice="See docs/sweeps.md for what a study looks like.")
     except OSError as error:
         known = f"{nearest(path, STUDIES)} Built-in studies: {', '.join(STUDIES)}."
         raise ConfigError(f"cannot read the study {path}: {error.strerror}. Give an existing file{known}") from None
-    except (ValueError, RecursionError) as error:  # no TOML, no text, or a number of thousands of digits
-        raise ConfigError(f"{path} is not TOML: {error}. See docs/sweeps.md for what a study looks like.") from None
     return study_of(document, overrides or {}, where=str(path), limit=limit)
 
 

@@ -56,10 +56,16 @@ def inspected(model: nn.Module, x: Inputs, *, patterns: Sequence[str], samples: 
 
 
 def refuse_weights(model: nn.Module) -> None:
-    """NaN anywhere, or an infinite weight; a buffer may hold infinities (an attention mask)."""
+    """What is not dense, real and finite; a buffer may hold infinities (an attention mask)."""
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if value.is_meta or isinstance(value, nn.UninitializedParameter | nn.UninitializedBuffer):
             raise ModelError(f"the model's {name!r} has no values yet: expected a model with its weights loaded.")
+        if value.is_complex() or value.layout is not torch.strided:
+            kind = "complex" if value.is_complex() else "sparse"
+            raise ModelError(
+                f"the model's {name!r}: expected dense real numbers, got a {kind} tensor, {described(value)}. An audit "
+                "compares real gradients; give a model with real, dense weights."
+            )
         if not value.is_floating_point():
             continue
         bad = ~torch.isfinite(value) if isinstance(value, nn.Parameter) else torch.isnan(value)

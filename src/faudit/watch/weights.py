@@ -28,6 +28,15 @@ def load_weights(model: nn.Module, path: Path) -> None:
                 "Is it the file of another model, or of one with other settings?"
             )
     for name, value in own.items():
+        if came[name].is_complex() and not value.is_complex():
+            raise ModelError(
+                f"{path}: {name!r}: expected real numbers, as the model has, got {described(came[name])}: their "
+                "imaginary parts would be lost. Save the weights that this model computes with."
+            )
+        if came[name].layout is not torch.strided:
+            raise ModelError(
+                f"{path}: {name!r}: expected dense numbers, got a sparse tensor. Save it with .to_dense()."
+            )
         if came[name].shape != value.shape:
             raise ModelError(
                 f"{path}: {name!r}: expected the model's shape {list(value.shape)}, got {list(came[name].shape)}. "
@@ -42,9 +51,7 @@ def read(path: Path) -> dict[str, Tensor]:
         raise ModelError(f"{path}: expected a file of weights, got nothing there")
     try:
         found: Any = (
-            load_file(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
+            load_file(path) if is_safetensors(path) else torch.load(path, map_location="cpu", weights_only=True)
         )
     except Exception as error:
         # A damaged or hostile file may fail in any way; nothing of it was executed.
@@ -58,6 +65,14 @@ def read(path: Path) -> dict[str, Tensor]:
         hint = "Save model.state_dict() on its own." if inside is None else f"Save its part {inside!r} on its own."
         raise ModelError(f"{path}: expected tensors by name and nothing else, got {summary(found)}. {hint}")
     return {str(name): value for name, value in found.items()}
+
+
+def is_safetensors(path: Path) -> bool:
+    """Whether a file is safetensors, by its name or, whatever that is, by its head: a length, then a JSON object."""
+    with open(path, "rb") as file:
+        head = file.read(9)
+    length = int.from_bytes(head[:8], "little")
+    return path.suffix == ".safetensors" or (head[8:] == b"{" and 0 < length < path.stat().st_size)
 
 
 def summary(found: object) -> str:

@@ -22,8 +22,9 @@ from faudit.audit.checks.check import Case, Control
 from faudit.bench.protocol.cases import CASES
 from faudit.config import RunConfig
 from faudit.errors import StoreError
-from faudit.store.files import write_whole
+from faudit.store.files import contents, refusals, write_whole
 from faudit.store.rows import Row, from_lines, to_line
+from faudit.sweep.local import safe_path
 
 PACKAGE = Path(__file__).parents[2]
 # What decides a measured row; the audit is not among it, since it judges what is there.
@@ -78,13 +79,14 @@ def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[in
     there = {key for key, entry in held(out).items() if entry["code"] == code}
     todo = sorted((task for task in wanted if task.key not in there), key=lambda task: -task.config.epochs)
     yield len(wanted) - len(todo), len(wanted)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with refusals(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
     whole_lines(out)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with safe_path(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measured, task): task for task in todo}
         for count, future in enumerate(as_completed(waiting), start=1):
             row = {"key": waiting[future].key, "code": code, "row": to_line(future.result())}
-            with out.open("a", encoding="utf-8") as stream:
+            with refusals(out), out.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
             yield len(wanted) - len(todo) + count, len(wanted)
 
@@ -92,7 +94,7 @@ def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[in
 def whole_lines(out: Path) -> None:
     """Cut off a last line that a kill tore, so that the next one starts on its own."""
     if out.exists():
-        data = out.read_bytes()
+        data = contents(out)
         if data and not data.endswith(b"\n"):
             write_whole(out, data[: data.rfind(b"\n") + 1])
 
@@ -102,7 +104,8 @@ def held(out: Path) -> dict[str, dict[str, Any]]:
     if not out.exists():
         return {}
     entries = {}
-    lines = out.read_text(encoding="utf-8").splitlines()
+    with refusals(out):
+        lines = contents(out).splitlines()
     for place, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)

@@ -11,7 +11,7 @@ from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.figures.table import Series, Table
 from faudit.papers.document import strict
-from faudit.papers.faeval.files import FILES, NAMES, PENALTY
+from faudit.papers.faeval.files import FILES, NAMES, PENALTY, PLAIN, SHAPE
 from faudit.store.files import refusals, write_json
 from faudit.store.rows import Row
 from faudit.store.run import Run, damaged
@@ -98,10 +98,10 @@ def composed(keys: list[str], logs: Mapping[str, Log]) -> dict[str, Any]:
     """A document made of runs: the settings a reader expects, and each run's whole configuration."""
     first = next(iter(logs.values()))[0]
     config = first.config
-    plain = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
-    settings = {name: getattr(config, name) for name in plain}
+    settings = {name: getattr(config, name) for name in PLAIN}
     settings["eval_samples"] = first.rows[0].get("eval_samples", config.eval_size)
-    shape = {"depth": config.depth, "d_hidden": config.width, "num_classes": 100 if config.data == "cifar100" else 10}
+    shape = {name: getattr(config, setting) for name, setting in SHAPE.items()}
+    shape["num_classes"] = 100 if config.data == "cifar100" else 10
     if keys == [PENALTY]:
         settings["lam"], shape = config.penalty, {}
     settings["faudit"] = {key: series.config.to_json() for key, (series, _) in logs.items()}

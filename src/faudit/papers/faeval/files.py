@@ -28,3 +28,5 @@ NAMES = {
     False: ("hidden_norms", "bp_grad_norms_per_sample_med", "bp_grad_norms_F"),
     True: ("hidden_norms_cls", "bp_grad_per_sample_l2_med", "bp_grad_norms_F"),
 }
+PLAIN = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
+SHAPE = {"depth": "depth", "d_hidden": "width"}  # what the paper calls our settings beside its config

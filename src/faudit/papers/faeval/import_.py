@@ -12,7 +12,7 @@ from typing import Any
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, DataError, FauditError, StoreError
 from faudit.papers.document import ADVICE, Field, read_document, strict
-from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, RULE_OF
+from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE
 from faudit.papers.faeval.recipe import recipe
 from faudit.store.files import write_whole
 from faudit.store.rows import Row, finite, growth, overflow, to_line
@@ -98,6 +98,7 @@ def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
             config = RunConfig.parse(own.value, where="config, faudit")
             if config.epochs < epochs[-1] or config.depth < 2:
                 raise own.wrong(f"at least {epochs[-1]} epochs and a depth of at least 2")
+            refuse_contradictions(document, config)
             return config
         changes = {"epochs": max(1, epochs[-1]), "seed": told(settings, "seed", r"_s(\d+)", path=path)}
         if key == PENALTY:
@@ -113,6 +114,19 @@ def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
         return config.with_(**changes, width=document.at("d_hidden", config.width).value)
     except ConfigError as error:
         raise DataError(f"{path}, {key}: {'; '.join(str(error).splitlines())}. {ADVICE}") from None
+
+
+def refuse_contradictions(document: Field, config: RunConfig) -> None:
+    """Refuse a file whose head has other settings than the block that says which run it is of."""
+    settings = document.at("config")
+    said = {name: settings.at(name, None) for name in PLAIN} | {"penalty": settings.at("lam", None)}
+    said |= {setting: document.at(name, None) for name, setting in SHAPE.items()}
+    # One head stands for several logs, whose lengths may differ.
+    lengths = [block.get("epochs") for block in settings.at("faudit").value.values() if isinstance(block, dict)]
+    for name, field in said.items():
+        expected = getattr(config, name)
+        if field.value not in (None, expected) and not (name == "epochs" and field.value in lengths):
+            raise field.wrong(f"{expected!r}, as in config, faudit")
 
 
 def told(settings: Field, name: str, pattern: str, *, path: Path) -> Any:
