@@ -338,7 +338,7 @@ OUTCOME = {
     **dict.fromkeys(("test_acc", "growth_max", "seconds"), "a number"),
     "rows": "an object",
 }
-ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects", "imported": "an object"}
+ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects"}
 
 
 def damaged(path: str | Path, problem: str) -> DamagedError:

@@ -57,7 +57,8 @@ def import_file(path: Path, runs: Path) -> list[Run]:
 
 def refuse_another(run: Run, origin: Mapping[str, Any]) -> None:
     """Refuse a directory that came from another file, or from another log of this one."""
-    held = run.environment().get("imported", {}) if (run.path / "env.json").exists() else origin
+    held = run.environment().get("imported") if (run.path / "env.json").exists() else origin
+    held = held if isinstance(held, Mapping) else {}
     if any(held.get(name) != origin[name] for name in ("sha256", "log")):
         expected, got = ([one.get(name) for name in ("file", "log", "sha256")] for one in (origin, held))
         raise StoreError(
