@@ -70,5 +70,7 @@ def reading_of(
     for expected, came in ((initial, params), (feedback, state)):
         wanted = {name: value.to(dtype) if value.is_floating_point() else value for name, value in expected.items()}
         checkpoint.must_match(run.checkpoint, wanted, came)
+    # In the order of the net and the rule, as in training: a file has no order, and sums depend on it.
+    params, state = {name: params[name] for name in initial}, {name: state[name] for name in feedback}
     reading = Reading(net, rule, params, state, dataset.normalise(x, dtype), y, seed=config.seed, initial=initial)
     return reading, int(header["epoch"])

@@ -79,8 +79,8 @@ class Rule(ABC):
     ) -> list[Tensor]:
         """The signal at each of the net's teaching taps, before normalisation, [n, features].
 
-        It is zero where nothing is taught. Block l is taught with the entry ``net.taught_at(l)``, the embedding with entry 0. This is what Γ, ρ and
-        nudging judge.
+        It is zero where nothing is taught. Block l is taught with the entry ``net.taught_at(l)``, the embedding with
+        entry 0. This is what Γ, ρ and nudging judge.
         """
 
     def clipped(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -106,7 +106,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         # By its bytes: safetensors itself opens no path that is not UTF-8, and waits for ever at a pipe.
         data = contents(path)
-        tensors = {name: value.clone() for name, value in safetensors.torch.load(data).items()}
+        tensors = {name: value.clone() for name, value in sorted(safetensors.torch.load(data).items())}
         head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         header = json.loads(head.get("__metadata__", {}).get("faudit", "{}"))
     except (safetensors.SafetensorError, OSError, ValueError, RecursionError) as error:

@@ -1,6 +1,6 @@
 """Checks every run of a study before the first one starts.
 
-It asks the parts of a run what only they know: settings that nobody reads, shapes that do not fit, data that is missing.
+It asks the parts of a run what only they know: settings that nobody reads, shapes that do not fit, missing data.
 """
 
 from __future__ import annotations
