@@ -10,14 +10,8 @@ import torch
 from hypothesis import settings
 
 from faudit.rules import RULES
-
-# For tests that still import these from here; new ones import from tests.support.
-from tests.support.commands import faudit as faudit
-from tests.support.nets import CLASSES as CLASSES
 from tests.support.nets import TINY_NETS
-from tests.support.nets import Setup as Setup
-from tests.support.nets import tiny_dataset as tiny_dataset
-from tests.support.paths import ROOT as ROOT
+from tests.support.paths import ROOT
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup, and what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -15,7 +15,7 @@ from faudit.papers.claim import judged
 from faudit.papers.faeval import PAPER
 from faudit.store.rows import growth
 from faudit.store.run import Run, runs_in
-from tests.conftest import ROOT
+from tests.support.paths import ROOT
 
 DIGITS, FAEVAL = (runs_in(ROOT / "evidence" / name) for name in ("digits", "faeval/runs"))
 TABLE = Table(PAPER.plan(), ROOT / "evidence" / "faeval" / "runs")

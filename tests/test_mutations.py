@@ -21,12 +21,13 @@ from tests.support.paths import ROOT
 HAND = "tests/rules/test_by_hand.py"
 JOINT = "tests/rules/test_joint_step.py"
 RULES = "tests/laws/test_rules.py"
-PROBES = "tests/laws/test_probes.py"
-FOREIGN = "tests/watch/test_model.py"
+FOREIGN, COPIES, READING = (f"tests/watch/test_{name}.py" for name in ("model", "copies", "reading"))
 IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
+REASONS = "test_every_probe_is_measured_or_the_reason_is_known"
+ROWS = "tests/store/test_rows.py"
 AS_WIDE = "test_the_null_without_fresh_feedback_is_as_wide_as_with_it"
-EXCHANGE, FIGURES = "tests/papers/faeval/test_files.py", "tests/figures/test_figures.py"
+EXPORT, FIGURES = "tests/papers/faeval/test_export.py", "tests/figures/test_figures.py"
 MEAN_LOSS = "test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_loss"
 DEEP = "test_deep_means_every_block_but_the_first_and_undefined_stays_undefined"
 GEOMETRIC = "test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_logarithm"
@@ -47,6 +48,8 @@ FIRES = "test_a_check_fires_on_what_it_is_for"
 FIRST_TAP = "test_the_only_block_and_the_first_tap_of_a_foreign_model_are_judged"
 SHARED = "test_taps_that_share_one_feedback_hang_together_under_the_null_too"
 NEVER_A_PASS = "test_what_was_not_measured_is_never_a_pass"
+LEFT_OUT = "test_a_parameter_left_out_of_a_step_is_left_alone"
+STATS = "tests/test_stats.py"
 MISSING_ENTRY = "tests/laws/test_checks.py::test_a_missing_entry_is_not_measured_and_never_a_pass"
 FROZEN, CHECKS = "tests/rules/test_frozen.py", "tests/audit/test_checks.py"
 OWN_STEP = "test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step"
@@ -109,7 +112,7 @@ DEFECTS = [
     Defect("an undefined cosine scored as zero", "tensors.py",
            "defined = values[~values.isnan()]", "defined = values.nan_to_num(0.0)", "tests/test_tensors.py"),
     Defect("gradients of the mean over the buffer", "rules/bp.py",
-           'y, reduction="sum")', "y)", PROBES),
+           'y, reduction="sum")', "y)", "tests/probes/test_gradients.py"),
     Defect("a swallowed seed", "rng.py",
            'f"faudit:{seed}:{name}"', 'f"faudit:{name}"', RULES),
     Defect("a tap that what follows writes into", "watch/net.py",
@@ -119,12 +122,12 @@ DEFECTS = [
     Defect("a referee in the precision it judges", "watch/copies.py",
            "copied(model).double(), net.names", "copied(model), net.names", FOREIGN),
     Defect("a foreign model left in train mode", "watch/copies.py",
-           "copy.deepcopy(model).eval()", "copy.deepcopy(model)", FOREIGN),
+           "copy.deepcopy(model).eval()", "copy.deepcopy(model)", COPIES),
     Defect("the caller's own model measured", "watch/copies.py",
-           "copy.deepcopy(model).eval()", "model.eval()", FOREIGN),
+           "copy.deepcopy(model).eval()", "model.eval()", COPIES),
     Defect("a null of shuffled samples", "watch/reading.py",
            "(scores @ frame(credit.shape[1], rank, generator).to(scores).T).to(credit)",
-           "credit[torch.randperm(len(credit), generator=generator)]", f"{FOREIGN}::{AS_WIDE}"),
+           "credit[torch.randperm(len(credit), generator=generator)]", f"{READING}::{AS_WIDE}"),
     Defect("weights unpickled", "watch/weights.py", "weights_only=True", "weights_only=False",
            "tests/watch/test_weights.py"),
     Defect("one generator for everything", "rng.py",
@@ -153,15 +156,15 @@ DEFECTS = [
     Defect("the last, smaller batch counted like a full one", "train.py",
            "total += step.loss * len(x)", "total += step.loss * experiment.config.batch_size", "tests/test_recipe.py"),
     Defect("gradients of the step before applied again", "train.py",
-           "optimizer.zero_grad()  #", "pass  #", "tests/test_recipe.py"),
+           "optimizer.zero_grad()  #", "pass  #", f"tests/test_train.py::{LEFT_OUT}"),
     Defect("the epoch left out of the checkpoint's checksum", "store/checkpoint.py",
            'total = zlib.crc32(f"{FORMAT} {epoch}{tied}".encode())', "total = 0", "tests/store/test_checkpoint.py"),
     Defect("a setting left out of the run's name", "config.py",
            "if (value := getattr(self, name)) != DEFAULTS[name]}",
            'if (value := getattr(self, name)) != DEFAULTS[name] and name != "clip"}', "tests/test_config.py"),
     Defect("exported gradients in our unit", "papers/faeval/export.py",
-           'hidden, gradients = row["hidden_norms"], [size / n for size in row["grad_norms"]]',
-           'hidden, gradients = row["hidden_norms"], list(row["grad_norms"])', f"{EXCHANGE}::{MEAN_LOSS}"),
+           'hidden, gradients = row["hidden_norms"], of_mean_loss(row["grad_norms"], n)',
+           'hidden, gradients = row["hidden_norms"], list(row["grad_norms"])', f"{EXPORT}::{MEAN_LOSS}"),
     Defect("the floor read at the first tap", "papers/faeval/claims.py",
            'gradient = row["grad_norms"][-1]', 'gradient = row["grad_norms"][0]', "tests/papers/faeval/test_claims.py"),
     Defect("gradients compared in another unit than the paper's", "papers/faeval/claims.py",
@@ -171,7 +174,17 @@ DEFECTS = [
            'VERDICTS = ("deviates", "not run", "reproduced")', 'VERDICTS = ("reproduced", "deviates", "not run")',
            "tests/papers/faeval/test_claims.py"),
     Defect("block 0 counted among the deep ones", "figures/figure.py",
-           "values = (row.get(entry) or [])[1:]", "values = row.get(entry) or []", f"{FIGURES}::{DEEP}"),
+           "values = row.numbers(entry)[1:]", "values = row.numbers(entry)", f"{FIGURES}::{DEEP}"),
+    Defect("epochs may come twice", "store/rows.py", "map(operator.ge, epochs", "map(operator.gt, epochs", ROWS),
+    Defect("a whole number of any size is read", "store/rows.py", "max(whole) > EXACT or ", "", ROWS),
+    Defect("a truth value is read as a number", "store/rows.py",
+           "{float, int, NONE, str}", "{float, int, bool, NONE, str}", ROWS),
+    Defect("the rows before decide nothing about the depth", "store/rows.py",
+           "checked(rows[-2:])", "checked(rows[-1:])", ROWS),
+    Defect("a list of any length is read", "store/rows.py",
+           "or not entry.lengths(blocks).issuperset(map(len, column))", "", ROWS),
+    Defect("a probe is left out without a word", "watch/model.py",
+           "left_out[name] = WHY_NOT[lacking[0]]", "pass", f"{FOREIGN}::{REASONS}"),
     Defect("an arithmetic mean on a logarithmic axis", "figures/figure.py",
            "met.setdefault(row[\"epoch\"], []).append(math.log10(number) if log else number)",
            "met.setdefault(row[\"epoch\"], []).append(number)", f"{FIGURES}::{GEOMETRIC}"),
@@ -221,7 +234,7 @@ DEFECTS = [
            "first=0 if case.config is None or len", "first=0 if len", f"tests/audit/test_audit.py::{FIRST_TAP}"),
     Defect("another turn at every tap, though taps may share feedback", "watch/reading.py",
            'self.generator(f"turn.{draw}")', "torch.Generator().manual_seed(id(credit) + draw)",
-           f"{FOREIGN}::{SHARED}"),
+           f"{READING}::{SHARED}"),
     Defect("a missing control taken for a pass", "audit/checks/depth.py",
            "return check.finding(NOT_MEASURED, why_none(case), threshold=threshold)",
            "return check.finding(PASSED, why_none(case), threshold=threshold)",
@@ -251,6 +264,13 @@ DEFECTS = [
     Defect("a clamp under the ratio of two updates", "probes/update.py",
            "size / reference if size and reference else None", "size / max(reference, 1e-8)",
            f"{BY_HAND}[update-no gradient-dfa]"),
+    Defect("the normal's quantile for a few seeds", "stats.py",
+           "half = student_quantile(len(values) - 1) *", "half = NORMAL *", STATS),
+    Defect("a degree of freedom too many", "stats.py",
+           "student_quantile(len(values) - 1)", "student_quantile(len(values))", STATS),
+    Defect("an interval of a share that leaves [0, 1]", "stats.py",
+           "return max(0.0, middle - half), min(1.0, middle + half)", "return middle - 2 * half, middle + 2 * half",
+           STATS),
 ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,11 @@ from torch import Tensor
 
 from faudit.config import SETTINGS, RunConfig, default
 from faudit.data import DATASETS
-from faudit.errors import ConfigError
-from faudit.experiment import prepare
-from faudit.nets.net import Net, Params
+from faudit.errors import StoreError
 from faudit.nets.resmlp import ResMLP
 from faudit.rng import generators
-from faudit.rules.bp import BP
-from faudit.rules.rule import Objective, State
 from faudit.store.checkpoint import weights
-from faudit.store.run import Run
-from faudit.train import fit, one_epoch
-from tests.support.nets import tiny_dataset
+from faudit.train import fit
 from tests.support.runs import without_timings
 
 LR, DECAY, LAMBDA, CLIP, EPS = 3e-3, 0.2, 0.05, 0.4, 1e-3
@@ -125,74 +118,9 @@ def test_every_setting_acts(tmp_path: Path, name: str) -> None:
 
 
 def test_a_finished_run_of_other_settings_is_not_served(tmp_path: Path) -> None:
-    from faudit.errors import StoreError
-
     config = RunConfig(**BASE)
     run = fit(config, tmp_path)
     file = run.path / "config.json"
     file.write_text(file.read_text().replace('"lr": 0.001', '"lr": 0.002'))
     with pytest.raises(StoreError, match=r"config.json is damaged: its settings are those of"):
         fit(config, tmp_path)
-
-
-def test_all_stray_settings_are_refused_at_once_and_before_data_is_read(tmp_path: Path) -> None:
-    config = RunConfig(rule="bp", clip=2.0, patch=7, momentum=0.5, data="cifar10")
-    with pytest.raises(ConfigError) as caught:
-        fit(config, tmp_path)
-    assert [line.split(" does not read ")[0] for line in str(caught.value).splitlines()] == [
-        "net resmlp", "rule bp", "optimizer adamw",
-    ]  # fmt: skip
-
-
-def test_torchs_default_dtype_changes_no_weight() -> None:
-    def start() -> dict[str, Tensor]:
-        progress = prepare(RunConfig(**{**BASE, "batch_size": 8}), tiny_dataset()).state
-        return {**progress.params, **progress.rule_state}
-
-    plain = start()
-    torch.set_default_dtype(torch.float64)
-    try:
-        odd = start()
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert all(torch.equal(plain[name], odd[name]) for name in plain)
-
-
-@dataclass(frozen=True)
-class Alternating(BP):
-    """Trains everything at even calls and the readout alone at odd ones."""
-
-    def trains(self, name: str) -> bool:
-        return CALLS[0] % 2 == 0 or name.startswith("readout.")
-
-    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
-        CALLS[0] += 1
-        return super().objective(net, params, state, x, y)
-
-
-CALLS = [0]
-
-
-def test_a_parameter_left_out_of_a_step_is_left_alone() -> None:
-    """Its gradient of the step before must not be applied again."""
-    experiment = prepare(RunConfig(**{**BASE, "rule": "bp", "batch_size": 30, "weight_decay": 0.0}), tiny_dataset())
-    object.__setattr__(experiment, "rule", Alternating())
-    CALLS[0] = 0
-    one_epoch(experiment, 1)  # two batches: the first trains the readout alone, the second everything
-    counts = {
-        name: float(experiment.state.optimizer.state[value]["step"]) for name, value in experiment.state.params.items()
-    }
-    assert counts["readout.head.weight"] == 2 and counts["embed.weight"] == 1
-    one_epoch(experiment, 1)
-    assert float(experiment.state.optimizer.state[experiment.state.params["embed.weight"]]["step"]) == 2
-
-
-def test_the_environment_of_a_resume_is_recorded(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run")
-    first = {"faudit": "0", "commit": "a", "torch": "1", "cpu": "x", "data_sha256": "d"}
-    with run.locked():
-        run.begin(RunConfig(), first)
-        assert run.begin(RunConfig(), first) == []
-        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is b: results may differ"]
-        assert run.begin(RunConfig(), {**first, "commit": "b"}) == []
-    assert run.environment()["commit"] == "a" and run.environment()["resumed"][0]["commit"] == "b"

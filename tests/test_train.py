@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError, StoreError
 from faudit.experiment import Experiment, prepare
+from faudit.nets.net import Net, Params
+from faudit.rules.bp import BP
+from faudit.rules.rule import Objective, State
 from faudit.store.checkpoint import weights
 from faudit.store.run import Run
-from faudit.train import fit, learning_rate, read, stream, test_accuracy
+from faudit.train import fit, learning_rate, one_epoch, read, stream, test_accuracy
 from tests.support.nets import tiny_dataset
-from tests.support.runs import QUICK as QUICK  # tests/probes takes it from here
-from tests.support.runs import same_weights, without_timings
+from tests.support.runs import QUICK, same_weights, without_timings
 
 test_accuracy.__test__ = False  # type: ignore[attr-defined]  # a function of ours, not a test
 
@@ -192,3 +196,32 @@ def test_a_resume_on_other_data_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("faudit.data.dataset.Dataset.fingerprint", lambda self: "other")
     with pytest.raises(StoreError, match="not those that"):
         list(stream(QUICK, run))
+
+
+@dataclass(frozen=True)
+class Alternating(BP):
+    """Trains everything at even calls and the readout alone at odd ones."""
+
+    def trains(self, name: str) -> bool:
+        return CALLS[0] % 2 == 0 or name.startswith("readout.")
+
+    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
+        CALLS[0] += 1
+        return super().objective(net, params, state, x, y)
+
+
+CALLS = [0]
+
+
+def test_a_parameter_left_out_of_a_step_is_left_alone() -> None:
+    """Its gradient of the step before must not be applied again."""
+    config = RunConfig(rule="bp", width=12, depth=2, batch_size=30, weight_decay=0.0)
+    experiment = replace(prepare(config, tiny_dataset()), rule=Alternating())
+    CALLS[0] = 0
+    one_epoch(experiment, 1)  # two batches: the first trains the readout alone, the second everything
+    counts = {
+        name: float(experiment.state.optimizer.state[value]["step"]) for name, value in experiment.state.params.items()
+    }
+    assert counts["readout.head.weight"] == 2 and counts["embed.weight"] == 1
+    one_epoch(experiment, 1)
+    assert float(experiment.state.optimizer.state[experiment.state.params["embed.weight"]]["step"]) == 2

@@ -16,6 +16,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -224,7 +225,7 @@ class RunConfig:
         """Every setting, spelled like the flags."""
         return {key: getattr(self, name) for key, name in ATTRIBUTES.items()}
 
-    @property
+    @cached_property
     def run_id(self) -> str:
         """``net-rule-data-s<seed>-<hash>``; the hash covers every setting that differs from its default.
 

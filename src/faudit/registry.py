@@ -69,6 +69,6 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> str:
 
 
 def nearest(name: object, valid: Iterable[str]) -> str:
-    """ ", did you mean …?" where some valid name is near, else nothing."""
+    """The text ", did you mean …?" where some valid name is near, else nothing."""
     near = difflib.get_close_matches(str(name), list(valid), n=1, cutoff=0.5)
     return f", did you mean {near[0]!r}?" if near else ""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from faudit import RunConfig, fit
-from faudit.audit.audit import audit, case_of, control_of
+from faudit.audit.audit import audit, control_of
 from faudit.audit.checks.check import (
     FIRED,
     INVALID,
@@ -29,38 +29,13 @@ from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, decide, jud
 from faudit.audit.method import methods
 from faudit.audit.protocol import PROTOCOLS, Protocol
 from faudit.cli.main import main
+from faudit.store import audits
 from faudit.store.rows import Row, to_line
 from tests.support import fabricate
+from tests.support.cases import HEALTHY, case
 
 SMALL = RunConfig(epochs=2, width=16, depth=2, batch_size=128)
 OURS, PAPER = PROTOCOLS["faudit-1"], PROTOCOLS["paper"]
-HEALTHY: dict[str, Any] = {
-    "epoch": 9,
-    "hidden_norms": [1.0, 2.0, 3.0, 4.0, 5.0],
-    "grad_norms": [1e-2] * 5,
-    "precision_agree": [1.0] * 5,
-    "precision_fitted": 0,
-    "eval_samples": 1000,
-    "stability": 0.1,
-    "gamma": [0.4, 0.2, 0.2, 0.2],
-    "gamma_null_mean": [0.0] * 4,
-    "gamma_null_std": [0.02] * 4,
-    "gamma_null_draws": [[0.02 * (-1) ** draw for draw in range(20)]] * 4,
-    "gamma_bp": [1.0] * 4,
-    "gamma_chance": [0.01] * 4,
-    "rho_valid": [True] * 4,
-    "rho_bp": [0.999] * 4,
-    "rho_random": [0.0] * 4,
-    "block_turn": [0.3] * 4,
-    "reference_rank": [5.0] * 5,
-    "test_acc": 0.9,
-}
-
-
-def case(rule: str = "dfa", frozen: float | None = 0.8, samples: int = 1000, **entries: Any) -> Case:
-    rows = [Row(HEALTHY, epoch=0), Row(HEALTHY, **entries)]
-    control = None if frozen is None else Control("frozen", frozen)
-    return case_of(RunConfig(rule=rule), rows, samples=samples, classes=10, control=control)
 
 
 def found(name: str, one: Case, protocol: Protocol = OURS) -> Finding:
@@ -281,7 +256,8 @@ def test_the_command_judges_a_run_names_a_missing_control_and_makes_it_on_reques
     assert findings["depth"] == NOT_MEASURED and findings["reference"] == PASSED and NOT_MEASURED not in (
         findings["scale"], findings["feedback"], findings["null"],
     )  # fmt: skip
-    assert before == {path.name: path.read_bytes() for path in run.path.iterdir()}, "an audit changes nothing of a run"
+    after = {path.name: path.read_bytes() for path in run.path.iterdir() if path.name != audits.FILE}
+    assert before == after, "an audit changes nothing of a run: it keeps what it measured in a file of its own"
     page = tmp_path / "audit.md"
     main(["audit", run.name, "--runs", str(tmp_path), "--with-controls", "--markdown", str(page)])
     assert (tmp_path / control_of(run.config()).run_id / "done.json").exists()

@@ -27,7 +27,7 @@ from faudit.figures.table import Table
 from faudit.papers import PAPERS
 from faudit.papers.faeval.claims import floor_fires, scale_fires
 from faudit.store.rows import Row
-from tests.audit.test_audit import case
+from tests.support.cases import case
 
 
 def test_chance_asks_the_lower_end_of_wilsons_interval_by_hand() -> None:

@@ -19,7 +19,7 @@ from faudit.audit.checks.check import Case
 from faudit.audit.judge import TRUSTWORTHY, judge
 from faudit.audit.protocol import PROTOCOLS
 from faudit.store.run import Run
-from tests.conftest import ROOT
+from tests.support.paths import ROOT
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_verdicts.json").read_text())
 RENAMED = {"study": {"reference": "floor", "depth": "points"}, "faudit-1": {}}

@@ -18,8 +18,8 @@ from faudit.audit.protocol import PROTOCOLS
 from faudit.audit.strategies import over_thresholds, side_by_side, strategies
 from faudit.cli.main import main
 from faudit.store.rows import Row
-from tests.audit.test_audit import case
 from tests.support import fabricate
+from tests.support.cases import case
 
 OURS, PAPER = PROTOCOLS["faudit-1"], PROTOCOLS["paper"]
 

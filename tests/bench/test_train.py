@@ -9,12 +9,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from faudit.bench import audit as bench_audit
 from faudit.bench import train as bench
 from faudit.data.dataset import Dataset
-from faudit.errors import ConfigError
 from faudit.nets.resmlp import ResMLP
-from faudit.probes import PROBES
 from faudit.rules.bp import BP
 from faudit.rules.dfa import DFA
 from tests.support.paths import ROOT
@@ -89,17 +86,3 @@ def test_the_benchmark_runs_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
         assert entry["ratio"]["median"] == pytest.approx(seconds["plain"] / seconds["faudit"], rel=0.1)
         assert 0 < entry["probe_share"] < 1
     assert result["peak_memory_mb"] > 50 and len(bench.lines(result)) == 8
-
-
-def test_the_audits_speed_is_a_ratio_of_one_run_and_every_probe_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = torch.Generator().manual_seed(0)
-    x, y = torch.randint(256, (160, 3, 32, 32), generator=draw, dtype=torch.uint8), torch.arange(160) % 10
-    tiny = Dataset("noise", x[:128], y[:128], x[128:], y[128:], 10, (0.5,) * 3, (0.25,) * 3, crop=4, flip=True)
-    monkeypatch.setattr(bench_audit, "noise", lambda: tiny)
-    result = bench_audit.audit_speed(data_dir=None, threads_used=1, repeats=1)
-    assert set(result["probes"]) == set(PROBES) and result["repeats"] == 1
-    epoch, audit = result["seconds"]["epoch"][0], result["seconds"]["audit"][0]
-    assert result["epoch_over_audit"]["median"] == pytest.approx(epoch / audit, abs=0.02)
-    assert "an epoch takes" in bench_audit.lines(result)[1]
-    with pytest.raises(ConfigError, match="at least 1 repeat"):
-        bench_audit.audit_speed(data_dir=None, threads_used=1, repeats=0)

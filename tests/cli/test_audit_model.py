@@ -14,7 +14,7 @@ from torch import nn
 
 from faudit import DATASETS, audit_model
 from faudit.cli.main import main
-from tests.conftest import faudit
+from tests.support.commands import faudit
 
 CODE = """
 import torch

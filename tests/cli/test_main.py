@@ -16,8 +16,9 @@ import pytest
 from faudit.cli.list import FAMILIES
 from faudit.cli.main import COMMANDS, main
 from faudit.config import KEYS, RunConfig
-from tests.conftest import ROOT, faudit
+from tests.support.commands import faudit
 from tests.support.fabricate import write
+from tests.support.paths import ROOT
 
 SMALL = ["--width", "16", "--depth", "2", "--batch-size", "128", "--epochs", "2"]
 

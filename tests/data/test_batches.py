@@ -12,7 +12,7 @@ from faudit.data.batches import Batches, crops
 from faudit.data.dataset import Dataset
 from faudit.errors import DataError
 from faudit.rng import generators
-from tests.conftest import tiny_dataset
+from tests.support.nets import tiny_dataset
 
 
 def batches(dataset: Dataset, *, batch_size: int = 8, augment: bool = True, random_targets: bool = False) -> Batches:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from faudit.cli.main import main
-from tests.conftest import ROOT
 from tests.support.child import forked
+from tests.support.paths import ROOT
 
 TINY = ["--width", "8", "--depth", "2", "--batch-size", "256", "--epochs", "2"]
 CODES = {"trustworthy": 0, "needs walk-back": 1, "inconclusive": 3}

@@ -11,9 +11,9 @@ import pytest
 from faudit.audit.checks import CHECKS
 from faudit.audit.checks.check import NOT_MEASURED, PASSED, Check
 from faudit.audit.protocol import PROTOCOLS
-from faudit.store.rows import Row
-from tests.audit.test_audit import case
-from tests.conftest import ROOT
+from faudit.store.rows import ENTRIES, Row
+from tests.support.cases import case
+from tests.support.paths import ROOT
 
 OF_CASE = {"epoch", "null_of", "dtype"}  # what a case itself reads of a row: which one it is, and what it is of
 
@@ -55,6 +55,7 @@ def test_a_check_reads_exactly_the_entries_it_names(check: Check) -> None:
     row = Recorded(case().last)
     check.find(dataclasses.replace(case(), rows=[row]))
     assert check.reads and row.asked - OF_CASE == set(check.reads) and len(set(check.reads)) == len(check.reads)
+    assert set(check.reads) <= ENTRIES.logged.keys(), "a run's row may hold what is declared, and nothing else"
 
 
 def test_each_grid_is_of_a_threshold_and_holds_where_it_stands(check: Check) -> None:

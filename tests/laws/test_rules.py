@@ -21,12 +21,6 @@ from faudit.rules.rule import LocalRule
 from tests.support.nets import Setup, tiny_dataset
 
 
-def trains_blocks(setup: Setup) -> bool:
-    """Whether the rule trains the blocks: all of them, or none."""
-    (answer,) = {setup.rule.trains(name) for name in setup.params if part(name).startswith("blocks.")}
-    return answer
-
-
 def is_local(setup: Setup) -> bool:
     """Whether each block and the embedding learn from the signal at their own tap, cut from all others."""
     return isinstance(setup.rule, LocalRule)
@@ -55,7 +49,7 @@ def test_a_rule_trains_embedding_and_readout_and_all_blocks_or_none(rule_name: s
     trained = {part(name) for name in setup.params if setup.rule.trains(name)}
     left = {part(name) for name in setup.params if not setup.rule.trains(name)}
     blocks = {f"blocks.{l}" for l in range(setup.net.blocks)}
-    assert left == (set() if trains_blocks(setup) else blocks) and trained == {"embed", "readout"} | blocks - left
+    assert left == (set() if setup.rule.trains_blocks else blocks) and trained == {"embed", "readout"} | blocks - left
 
 
 def test_a_step_gives_a_finite_gradient_for_exactly_what_the_rule_trains(rule_name: str, net_name: str) -> None:
@@ -102,7 +96,7 @@ def test_new_feedback_changes_the_updates_that_its_credit_teaches_and_never_the_
         signals = differ(credit, setup.credit())
         assert "readout" not in changed, matrix
         assert ("embed" in changed) is signals[0], matrix
-        if trains_blocks(setup):
+        if setup.rule.trains_blocks:
             assert changed, f"{matrix} is never used"
             taught = {f"blocks.{l}" for l in range(setup.net.blocks) if signals[setup.net.taught_at(l)]}
             assert not is_local(setup) or changed - {"embed"} == taught, matrix
@@ -116,7 +110,7 @@ def test_a_rule_with_feedback_teaches_no_part_below_the_last_block_what_bp_teach
     """The planted defect this catches: a rule that silently does plain BP."""
     setup = Setup(rule_name, net_name)
     exact, grads = setup.exact(), setup.grads()
-    parts = ["embed", *(f"blocks.{l}" for l in range(setup.net.blocks - 1) if trains_blocks(setup))]
+    parts = ["embed", *(f"blocks.{l}" for l in range(setup.net.blocks - 1) if setup.rule.trains_blocks)]
     for owner in parts if setup.state else []:
         name = weight_of(setup, owner)
         cosine = F.cosine_similarity(grads[name].flatten(), exact[name].flatten(), dim=0)
@@ -146,7 +140,7 @@ def test_the_penalty_adds_its_own_gradient_and_nothing_else(rule_name: str, net_
     plain = Setup(rule_name, net_name, 0, **loose(rule_name))
     rule = dataclasses.replace(plain.rule, penalty=lam)
     with_penalty = rule.step(plain.net, plain.params, plain.state, plain.x, plain.y).grads
-    owner = "blocks.1" if trains_blocks(plain) else "embed"
+    owner = "blocks.1" if plain.rule.trains_blocks else "embed"
     name = weight_of(plain, owner)
     added = (with_penalty[name] - plain.grads()[name]).flatten()[3]
 

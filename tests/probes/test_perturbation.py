@@ -16,19 +16,16 @@ from faudit.probes.perturbation import DIRECTIONS, DRAWS, STEP, Perturbation, di
 from faudit.probes.probe import Reading
 from faudit.tensors import Correlation, cosines, norms
 from faudit.train import fit
-from tests.conftest import Setup
-from tests.test_train import QUICK
-
-
-def reading_of(setup: Setup) -> Reading:
-    return Reading(setup.net, setup.rule, setup.params, setup.state, setup.x, setup.y, seed=5)
+from tests.support.nets import Setup
+from tests.support.readings import reading_of
+from tests.support.runs import QUICK
 
 
 @pytest.mark.parametrize("net", ["resmlp", "resmlp-no-residual", "vit", "cnn"])
 def test_rho_equals_the_slow_loop(net: str) -> None:
     """One sample, one direction, one loss at a time; numpy's correlation at the end."""
     setup = Setup("dfa", net)
-    reading = reading_of(setup)
+    reading = reading_of(setup, seed=5)
     row = Perturbation().measure(reading)
     n, block = len(setup.x), 1
     tap = setup.net.taught_at(block)
@@ -56,7 +53,7 @@ def test_rho_equals_the_slow_loop(net: str) -> None:
 
 
 def test_controls_say_one_for_the_gradient_and_nothing_for_noise(net_name: str) -> None:
-    row = Perturbation().measure(reading_of(Setup("bp", net_name)))
+    row = Perturbation().measure(reading_of(Setup("bp", net_name), seed=5))
     assert all(value > 0.99 for value in row["rho_bp"])
     np.testing.assert_allclose(row["rho"], row["rho_bp"])  # BP's credit is the gradient
     assert all(abs(value) < 0.5 for value in row["rho_random"])
@@ -65,11 +62,11 @@ def test_controls_say_one_for_the_gradient_and_nothing_for_noise(net_name: str) 
 
 def test_blocks_side_by_side_give_the_numbers_of_one_after_another_and_the_threads_come_back() -> None:
     setup = Setup("dfa", "resmlp")
-    alone = Perturbation().measure(reading_of(setup))
+    alone = Perturbation().measure(reading_of(setup, seed=5))
     try:
         torch.set_num_threads(2)
-        assert Perturbation().measure(reading_of(setup)) == alone and torch.get_num_threads() == 2
-        broken = reading_of(setup)
+        assert Perturbation().measure(reading_of(setup, seed=5)) == alone and torch.get_num_threads() == 2
+        broken = reading_of(setup, seed=5)
         broken.credits = []  # whatever fails, the threads come back
         with pytest.raises(IndexError):
             Perturbation().measure(broken)
@@ -80,7 +77,7 @@ def test_blocks_side_by_side_give_the_numbers_of_one_after_another_and_the_threa
 
 def test_the_null_is_the_distribution_over_fresh_feedback() -> None:
     setup = Setup("dfa", "resmlp")
-    reading = reading_of(setup)
+    reading = reading_of(setup, seed=5)
     row = Perturbation().measure(reading)
     for block in range(setup.net.blocks):
         gradient = reading.gradients[setup.net.taught_at(block)]
@@ -101,7 +98,7 @@ def test_feedback_that_is_the_gradient_stands_out_of_the_null() -> None:
     """B = Wᵀ without terminal norm: the last block's credit is the gradient itself."""
     setup = Setup("dfa", "resmlp-no-norm")
     setup.state["B.2"] = setup.params["readout.head.weight"].detach().T.clone()
-    row = Perturbation().measure(reading_of(setup))
+    row = Perturbation().measure(reading_of(setup, seed=5))
     assert row["rho"][2] > 0.9 and row["gamma_null_place"][2] == row["rho_null_place"][2] == 1.0
 
 

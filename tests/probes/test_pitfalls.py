@@ -1,23 +1,22 @@
-"""The pitfalls that the study lists, each by its name: on our code the test passes, and with the pitfall planted it
-fails (``test_mutations.py`` plants each of them).
+"""The pitfalls that the paper lists, each by its name.
+
+On our code a test passes; with its pitfall planted it fails (``tests/test_mutations.py`` plants each of them).
 """
 
 from __future__ import annotations
 
-import json
 import math
 from copy import copy
 from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 
 from faudit.audit.checks.check import FIRED, Case
 from faudit.audit.checks.null import Null, score
 from faudit.audit.judge import TRUSTWORTHY
-from faudit.audit.measure import last_row, reading_of
+from faudit.audit.measure import measure, reading_of
 from faudit.audit.strategies import accuracy_and_gamma
 from faudit.cli.main import main
 from faudit.config import RunConfig
@@ -35,9 +34,9 @@ from faudit.store import checkpoint
 from faudit.store.rows import Row
 from faudit.store.run import Run
 from faudit.train import fit
-from tests.conftest import Setup
-from tests.probes.test_edges import at_edge
-from tests.probes.test_referees import per_sample_gradients
+from tests.support.edges import at_edge
+from tests.support.nets import Setup
+from tests.support.readings import per_sample_gradients
 
 
 def made_of(credits: list[list[list[float]]], gradients: list[list[list[float]]]) -> Reading:
@@ -121,8 +120,7 @@ def rewritten(run: Run, path: Path, change: dict[str, torch.Tensor | None]) -> R
     held, header = checkpoint.load(run.checkpoint)
     tensors = {name: value for name, value in {**held, **change}.items() if value is not None}
     ties = {name: header[name] for name in ("run_id", "rows")}
-    header = {**header, "crc32": checkpoint._crc(tensors, header["epoch"], ties)}
-    safetensors.torch.save_file(tensors, other.checkpoint, metadata={"faudit": json.dumps(header)})
+    checkpoint.write(other.checkpoint, tensors, header["epoch"], ties=ties)
     return other
 
 
@@ -154,7 +152,7 @@ def test_a_checkpoint_that_lacks_a_tensor_is_refused_and_not_judged(
     with pytest.raises(
         CheckpointError, match=r"got a difference in |its weights are not those that the run ended with"
     ):
-        last_row(changed, changed.config(), data_dir=None)
+        measure(changed, changed.config(), [], data_dir=None)
     assert main(["audit", str(changed.path)]) == 2
     said = capsys.readouterr().err
     assert "is damaged" in said and len(said.splitlines()) == 1

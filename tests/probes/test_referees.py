@@ -20,24 +20,8 @@ from faudit.probes.rank import Rank, effective_rank
 from faudit.probes.stability import Stability
 from faudit.probes.update import Update
 from faudit.probes.weights import Weights
-from tests.conftest import Setup
-
-
-def reading_of(setup: Setup, dtype: torch.dtype = torch.float64) -> Reading:
-    params = {name: value.detach().to(dtype) for name, value in setup.params.items()}
-    state = {name: value.to(dtype) for name, value in setup.state.items()}
-    return Reading(setup.net, setup.rule, params, state, setup.x.to(dtype), setup.y)
-
-
-def per_sample_gradients(reading: Reading, tap: int) -> np.ndarray:
-    """∂ℓ_i/∂h_l one sample at a time, in float64, each through a pass of its own."""
-    out = []
-    params = {name: value.double() for name, value in reading.params.items()}
-    for i in range(len(reading.y)):
-        h = reading.net.trace(params, reading.x[i : i + 1].double()).taps[tap].detach().requires_grad_()
-        loss = F.cross_entropy(reading.net.onward(params, tap, h), reading.y[i : i + 1])
-        out.append(reading.net.tap(torch.autograd.grad(loss, h)[0]).numpy()[0])
-    return np.stack(out)
+from tests.support.nets import Setup
+from tests.support.readings import per_sample_gradients, reading_of
 
 
 def test_a_network_in_float64_agrees_with_itself(net_name: str) -> None:

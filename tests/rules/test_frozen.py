@@ -27,8 +27,8 @@ from faudit.rules.frozen import frozen, outside_blocks
 from faudit.rules.rule import State, Step
 from faudit.store.rows import Row
 from faudit.sweep.study import CONTROLS
-from tests.audit.test_audit import HEALTHY
-from tests.conftest import Setup
+from tests.support.cases import HEALTHY
+from tests.support.nets import Setup
 
 PLAIN = [name for name in RULES if name not in RULES.controls]
 

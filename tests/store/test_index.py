@@ -16,12 +16,11 @@ import pytest
 from faudit.cli.main import main
 from faudit.cli.tables import COLUMNS, LEFT, line, plain
 from faudit.config import RunConfig
-from faudit.errors import ConfigError, StoreError
+from faudit.errors import ConfigError
 from faudit.store import index
 from faudit.store.index import conditions, entries, matches
 from faudit.store.run import Run
-from faudit.store.summary import SUMMED, overview
-from faudit.train import fit
+from faudit.store.summary import overview
 from tests.support.fabricate import write
 
 RULES = ("bp", "fa", "dfa", "frozen-dfa")
@@ -161,24 +160,6 @@ def test_plain_lines_say_what_the_table_says(store: Path) -> None:
     for entry, words in zip(found, text, strict=True):
         assert words.split() == " ".join(line(entry)).split()
     assert len({words.index("/3") for words in text}) == 1, "the columns are aligned"
-
-
-def test_a_finished_runs_own_summary_is_what_its_rows_give(tmp_path: Path) -> None:
-    run = fit(RunConfig(epochs=3, width=8, depth=2, batch_size=256), tmp_path)
-    quick = overview(run)
-    outcome = run.outcome() or {}
-    for name in SUMMED:
-        (run.path / "done.json").write_text(json.dumps({key: outcome[key] for key in outcome if key != name}))
-        assert overview(run) == quick, "read from every row"
-    (run.path / "done.json").write_text(json.dumps(outcome))
-    for text, expected in ((b"{]", "line 2 is damaged"), (b'{"epoch": 1, x}', None)):
-        lines = run.rows_file.read_bytes().split(b"\n")
-        run.rows_file.write_bytes(b"\n".join([lines[0], text, *lines[2:]]))
-        if expected:
-            with pytest.raises(StoreError, match=expected):
-                overview(run)
-        with pytest.raises(StoreError, match="line 2 is damaged"):
-            run.rows()
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ import pytest
 
 from faudit.config import RunConfig
 from faudit.errors import StoreError
-from faudit.store.files import write_whole
 from faudit.store.rows import to_line
 from faudit.store.run import ENDED, Run, Status, runs_in
 from tests.support.fabricate import row
@@ -130,21 +129,6 @@ def test_a_config_that_cannot_be_read_gets_one_line(run: Run, content: str, expe
     assert "\n" not in str(caught.value) and str(run.path) in str(caught.value)
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "a.json"
-    write_whole(file, b"old")
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for broken in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, broken, full)
-            with pytest.raises(StoreError, match=r"No space left.*Free some space"):
-                write_whole(file, b"new")
-        assert file.read_bytes() == b"old" and [path.name for path in tmp_path.iterdir()] == ["a.json"]
-
-
 def test_leftovers_of_a_killed_writer_are_swept(run: Run) -> None:
     litter = run.path / ".last.safetensors.123.tmp"
     litter.write_bytes(b"half")
@@ -186,10 +170,17 @@ def test_only_directories_with_a_config_are_runs(run: Run) -> None:
     assert runs_in(run.path.parent) == [run]
 
 
-def test_config_and_environment_are_strict_json_without_host_or_path(run: Run) -> None:
-    from faudit.store.environment import environment
-
+def test_the_config_is_strict_json_with_its_format(run: Run) -> None:
     document = json.loads((run.path / "config.json").read_text())
     assert document["format"] == 1 and document["config"]["batch-size"] == 128
-    text = json.dumps(environment())
-    assert str(Path.home()) not in text and os.uname().nodename not in text
+
+
+def test_the_environment_of_a_resume_is_recorded(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    first = {"faudit": "0", "commit": "a", "torch": "1", "cpu": "x", "data_sha256": "d"}
+    with run.locked():
+        run.begin(RunConfig(), first)
+        assert run.begin(RunConfig(), first) == []
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is b: results may differ"]
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == []
+    assert run.environment()["commit"] == "a" and run.environment()["resumed"][0]["commit"] == "b"

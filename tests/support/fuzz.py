@@ -22,7 +22,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 import time
 from collections import Counter

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from faudit.data.dataset import Dataset
-from tests.conftest import ROOT
+from tests.support.paths import ROOT
 
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 REAL_MNIST = ROOT.parent / "shared" / "data" / "mnist"

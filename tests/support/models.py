@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from faudit.nets.net import Params
 
 CLASSES, WIDTH = 5, 8
+MLP_TAPS = ["0", "2", "4"]  # the linear layers of ``mlp`` before its head
 
 
 class Block(nn.Module):
@@ -44,7 +45,7 @@ def resmlp(params: Params, *, inputs: int, width: int, depth: int, classes: int)
 
 
 def mlp(*, depth: int = 3, dtype: torch.dtype = torch.float32, seed: int = 0) -> nn.Sequential:
-    """A plain stack whose activations write in place; taps are the even children."""
+    """A plain stack whose activations write in place."""
     torch.manual_seed(seed)
     layers: list[nn.Module] = [nn.Linear(WIDTH, WIDTH)]
     for _ in range(depth - 1):

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from faudit import FauditError, audit_model
 from faudit.watch.net import ForeignNet
 from tests.support.models import CLASSES, WIDTH, Around, batch, everything, mlp
-
-TAPS = ["0", "2", "4"]
+from tests.support.models import MLP_TAPS as TAPS
 
 
 def refusal(model: Any, batches: Any = None, **settings: Any) -> str:

@@ -16,9 +16,11 @@ from faudit.audit.checks.check import Case, Control
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict, judge
 from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, default, identity
-from faudit.data import DATASETS
 from faudit.errors import StoreError
+from faudit.probes import PROBES
 from faudit.rules import RULES, control_name
+from faudit.store import audits
+from faudit.store.audits import KeptAudit
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
 
@@ -33,6 +35,7 @@ class Audited:
     config: RunConfig
     case: Case
     verdict: Verdict
+    remarks: tuple[str, ...] = ()  # what a reader of the verdict must know of how it was measured
 
     def to_json(self) -> dict[str, Any]:
         return {"run": str(self.run.path), "rule": self.config.rule, "seed": self.config.seed, **self.verdict.to_json()}
@@ -70,22 +73,65 @@ def key(config: RunConfig) -> tuple[Any, ...]:
 
 
 def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: ControlIndex | None = None) -> Audited:
-    """The verdict on one run; its control is looked for beside it."""
-    from faudit.audit.measure import last_row
+    """The verdict on one run; its control is looked for beside it.
 
+    What the costly probes measured is kept in the run's directory: a second audit measures nothing.
+    """
     config = run.config()
     if run.status not in ENDED:
         raise StoreError(f"{run.path} is {run.status}: a verdict needs a finished run. Give its `faudit train` again.")
-    if not run.rows():
+    rows = run.rows()
+    if not rows:
         raise StoreError(f"{run.path} has no rows: there is nothing to judge. Delete it and train it again.")
-    row = last_row(run, config, data_dir=data_dir) if run.status == Status.DONE else run.rows()[-1]
-    samples, classes = row.get("test_samples"), row.get("classes")
-    if samples is None or classes is None:  # older logs do not say
-        dataset = DATASETS[config.data](data_dir)
-        samples, classes = len(dataset.test_y), dataset.classes
+    kept, remarks = measured(run, config, rows[-1], data_dir=data_dir)
     control = (beside or ControlIndex(run.path.parent)).control(config)
-    case = case_of(config, [*run.rows()[:-1], row], samples=samples, classes=classes, control=control)
-    return Audited(run, config, case, judge(case, protocol))
+    facts = kept.facts
+    case = Case(
+        config,
+        [*rows[:-1], Row(rows[-1] | kept.row)],
+        samples=facts.test_samples,
+        classes=facts.classes,
+        frozen=(control,) if control else (),
+        trains_blocks=facts.trains_blocks,
+        no_control=facts.no_control,
+    )
+    return Audited(run, config, case, judge(case, protocol), tuple(remarks))
+
+
+def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:
+    """What a row lacks of the costly probes, and facts of the run: as kept, or measured now and kept; and remarks.
+
+    A failed run, or a log without weights, has nothing to measure on: what was not measured stays so.
+    """
+    if run.status != Status.DONE or not run.checkpoint.exists():
+        from faudit.audit.measure import facts_of
+
+        return KeptAudit(known=facts_of(config, row, data_dir=data_dir)), []
+    wanted = {name: PROBES.declared(name).version for name in lacking(row)}
+    kept, problem = audits.read(run)
+    stale = [name for name, version in wanted.items() if kept.versions.get(name) != version]
+    remarks = [problem] if problem else []
+    if any(name in kept.versions for name in stale):
+        remarks.append(f"{run.name}: {', '.join(stale)} changed since it was audited, and is measured again")
+    if stale or kept.known is None:
+        from faudit.audit.measure import measure
+
+        kept = kept.with_(measure(run, config, stale, data_dir=data_dir), versions=wanted)
+        try:
+            audits.write(run, kept)
+        except StoreError as error:  # a store that may only be read: the verdict is none the worse for it
+            remarks.append(f"what was measured is not kept: {error}")
+    return kept.of(wanted), remarks
+
+
+def lacking(row: Row) -> list[str]:
+    """The costly probes of which a row does not hold every entry."""
+    declared = {name: PROBES.declared(name) for name in PROBES}
+    return [
+        name
+        for name, probe in declared.items()
+        if probe.tier == "full" and any(entry.name not in row for entry in probe.entries)
+    ]
 
 
 def case_of(config: RunConfig, rows: Sequence[Row], *, samples: int, classes: int, control: Control | None) -> Case:

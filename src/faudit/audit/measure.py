@@ -1,55 +1,60 @@
-"""The costly probes on a finished run's checkpoint: the last row as it would be with every probe.
+"""The costly probes on the checkpoint of a finished run.
 
-Nothing is trained and nothing of the run is changed; the trainer is not even imported.
+Nothing is trained, and nothing of the run is changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from faudit.audit.checks import CHECKS
 from faudit.config import RunConfig
 from faudit.data import DATASETS
+from faudit.data.dataset import Dataset
 from faudit.errors import StoreError
 from faudit.experiment import build_net, build_rule, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.rng import generators
+from faudit.rules import RULES
 from faudit.store import checkpoint
+from faudit.store.audits import Facts, KeptAudit
 from faudit.store.rows import Row
-from faudit.store.run import Run
+from faudit.store.run import Run, damaged
 
 
-def last_row(run: Run, config: RunConfig, *, data_dir: Path | None) -> Row:
-    """The run's last row with the entries of every probe, those that it lacks measured now."""
-    rows = run.rows()
-    if not rows:
-        raise StoreError(f"{run.path} has no rows yet. Train it first: `faudit train`.")
-    row = rows[-1]
-    if all(name in row for check in CHECKS.values() for name in check.reads):
-        return row
-    if not run.checkpoint.exists():
-        return row  # a log without weights: what was not measured stays so
+def measure(run: Run, config: RunConfig, probes: Sequence[str], *, data_dir: Path | None) -> KeptAudit:
+    """What some costly probes give on the checkpoint, which must stand at the last row's epoch."""
+    last = run.rows()[-1]["epoch"]
     with threads(config.threads):  # as the run: tiny tensors only wait for a second one
-        return Row(row | measured(run, config, row["epoch"], data_dir=data_dir))
+        dataset = DATASETS[config.data](data_dir)
+        reading, epoch = reading_of(run, config, dataset=dataset)
+        if epoch != last:
+            raise damaged(run.checkpoint, f"the rows end at epoch {last}, the checkpoint at {epoch}")
+        entries = {name: PROBES[name]().measure(reading) for name in probes}
+    return KeptAudit(entries, known=facts_of(config, run.rows()[-1], data_dir=data_dir, dataset=dataset))
 
 
-def measured(run: Run, config: RunConfig, last: int, *, data_dir: Path | None) -> Row:
-    """The entries of the costly probes on the checkpoint, which must stand at the last row's epoch."""
-    reading, epoch = reading_of(run, config, data_dir=data_dir)
-    if epoch != last:
-        raise StoreError(f"{run.path}: its rows end at epoch {last}, its checkpoint at {epoch}. Resume it first.")
-    full = [probe() for probe in PROBES.values() if probe.tier == "full"]
-    entries = {name: value for probe in full for name, value in probe.measure(reading).items()}
-    return Row({**entries, "eval_samples": len(reading.y)})  # older rows do not say
+def facts_of(config: RunConfig, row: Row, *, data_dir: Path | None, dataset: Dataset | None = None) -> Facts:
+    """What a verdict needs beside the rows; the data is asked where older rows do not say how large it is."""
+    rule = RULES[config.rule]
+    sizes: dict[str, Any] = {name: row.get(name) for name in ("test_samples", "classes", "eval_samples")}
+    if None in sizes.values():
+        dataset = dataset or DATASETS[config.data](data_dir)
+        eval_samples = min(config.eval_size, len(dataset.test_y))
+        sizes = {"test_samples": len(dataset.test_y), "classes": dataset.classes, "eval_samples": eval_samples}
+    return Facts(trains_blocks=rule.trains_blocks, no_control=rule.no_control, **sizes)
 
 
-def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[Reading, int]:
+def reading_of(
+    run: Run, config: RunConfig, *, data_dir: Path | None = None, dataset: Dataset | None = None
+) -> tuple[Reading, int]:
     """The network of a run's last checkpoint on its evaluation buffer, and the epoch it stands at."""
     tensors, header = checkpoint.load_of(run)
-    dataset = DATASETS[config.data](data_dir)
+    dataset = dataset or DATASETS[config.data](data_dir)
     began = run.environment().get("data_sha256")
     if began is not None and began != dataset.fingerprint():
         raise StoreError(
@@ -65,5 +70,7 @@ def reading_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> tuple[R
     for expected, came in ((initial, params), (feedback, state)):
         wanted = {name: value.to(dtype) if value.is_floating_point() else value for name, value in expected.items()}
         checkpoint.must_match(run.checkpoint, wanted, came)
+    # In the order of the net and the rule, as in training: a file has no order, and sums depend on it.
+    params, state = {name: params[name] for name in initial}, {name: state[name] for name in feedback}
     reading = Reading(net, rule, params, state, dataset.normalise(x, dtype), y, seed=config.seed, initial=initial)
     return reading, int(header["epoch"])

@@ -1,8 +1,7 @@
-"""Side-by-side speed: one CIFAR-10 epoch of ResMLP by faudit and by a plain PyTorch trainer, in one process,
-alternating.
+"""Side-by-side speed: one CIFAR-10 epoch of ResMLP by faudit and by a plain PyTorch trainer.
 
-Only ratios measured in one run are worth reporting: seconds differ from machine to machine and from hour to hour.
-Peak memory is read before the plain trainer starts, so it is faudit's.
+The two alternate in one process. Only ratios measured in one run are worth reporting: seconds differ from machine to
+machine and from hour to hour. Peak memory is read before the plain trainer starts, so it is faudit's.
 """
 
 from __future__ import annotations

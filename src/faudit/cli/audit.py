@@ -69,9 +69,9 @@ def add_flags(own: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     refuse_markdown(args)
     if args.model is None:
-        unused_settings = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
-        if unused_settings:
-            raise ConfigError(f"{unused_settings[0]} is for a model of your own: expected --model too, got runs only")
+        of_model = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
+        if of_model:
+            raise ConfigError(f"{of_model[0]} is for a model of your own: expected --model too, got runs only")
         if not (args.names or args.utility or args.sensitivity):
             raise ConfigError(
                 "nothing to audit: expected RUN names, --utility or --sensitivity for all runs of the store, "
@@ -122,7 +122,7 @@ def audit_runs(args: argparse.Namespace) -> int:
             refused.append(error)
     if not audited:
         raise refused[0]
-    remark([f"left out: {error}" for error in refused])
+    remark([*(text for one in audited for text in one.remarks), *(f"left out: {error}" for error in refused)])
     by_method = methods([(one.config, one.verdict) for one in audited])
     extra = {
         "utility": utility(audited, asked) if args.utility else None,

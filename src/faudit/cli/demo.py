@@ -8,18 +8,17 @@ finished, it is not run again.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faudit.audit.protocol import DEFAULT, protocol
 from faudit.cli.flags import Parser
-from faudit.cli.output import refuse_stdout, say
+from faudit.cli.output import refuse_stdout, remark, say
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.figures import FIGURES
 from faudit.papers import PAPERS
-from faudit.store.files import write_json, write_text
+from faudit.store.files import write_text
 from faudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -85,24 +84,15 @@ def store(out: Path) -> Path:
 
 def verdicts(out: Path) -> dict[str, tuple[str, str]]:
     """The audit's word on each run and its first reason, by the run's label; the whole of it goes to ``audit.md``."""
-    kept, page_file = out / "audit.json", out / "audit.md"
-    names = [config.run_id for config in demo_runs()]
-    found = json.loads(kept.read_text()) if kept.exists() and page_file.exists() else {}
-    if (found.get("runs"), found.get("protocol")) != (names, DEFAULT):
-        from faudit.audit.audit import audit
-        from faudit.audit.page import page
+    from faudit.audit.audit import ControlIndex, audit
+    from faudit.audit.page import page
 
-        asked = protocol(DEFAULT)
-        audited = [audit(Run(store(out) / name), asked, data_dir=None) for name in names]
-        write_text(page_file, page(audited, asked, utility_of=None, sensitivity_of=None))
-        found = {
-            "protocol": DEFAULT,
-            "runs": names,
-            "verdicts": [[one.verdict.verdict, one.verdict.reasons[0]] for one in audited],
-        }
-        write_json(kept, found)
-    told = zip(demo_runs(), found["verdicts"], strict=True)
-    return {config.label(): (str(word), str(reason)) for config, (word, reason) in told}
+    asked, beside = protocol(DEFAULT), ControlIndex(store(out))
+    runs = {config.label(): Run(store(out) / config.run_id) for config in demo_runs()}
+    audited = {name: audit(run, asked, data_dir=None, beside=beside) for name, run in runs.items()}
+    remark(text for one in audited.values() for text in one.remarks)
+    write_text(out / "audit.md", page(list(audited.values()), asked, utility_of=None, sensitivity_of=None))
+    return {name: (one.verdict.verdict, one.verdict.reasons[0]) for name, one in audited.items()}
 
 
 def draw(out: Path) -> list[Path]:

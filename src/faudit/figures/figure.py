@@ -86,6 +86,7 @@ def suffix(path: Path) -> str:
 
 
 def refusal(name: str, missing: dict[str, str], table: Table) -> str:
+    """Each missing run with the command that makes it, and the command that makes all of them."""
     lines = [f"{name} lacks {run}. Make it with: {command}" for run, command in missing.items()]
     return "\n".join([*lines, f"{remedy(name, table)} makes all of them; --partial draws what is there."])
 
@@ -100,6 +101,7 @@ def by_experiment(missing: Iterable[str]) -> dict[str, list[str]]:
 
 
 def remedy(name: str, table: Table) -> str:
+    """The command that makes every run of a figure."""
     epochs = f" --epochs {table.plan.epochs}" if table.plan.epochs else ""
     seeds = " ".join(map(str, table.plan.seeds))
     return f"`faudit reproduce {name} --data {table.plan.data}{epochs} --seeds {seeds} --runs {table.runs}`"
@@ -109,7 +111,7 @@ def at(entry: str, place: int) -> Value:
     """One tap or block of an entry of the rows; None where the row does not have it."""
 
     def value(row: Row) -> float | None:
-        values = row.get(entry) or []
+        values = row.numbers(entry)
         return values[place] if -len(values) <= place < len(values) else None
 
     return value
@@ -117,15 +119,16 @@ def at(entry: str, place: int) -> Value:
 
 def of(entry: str) -> Value:
     """A plain entry of the rows."""
-    return lambda row: row.get(entry)
+    return lambda row: row.number(entry)
 
 
 def deep(entry: str) -> Value:
     """The mean over the blocks l ≥ 1 of an entry: block 0 is taught nearly what the readout sees and hides the rest."""
 
     def value(row: Row) -> float | None:
-        values = (row.get(entry) or [])[1:]
-        return statistics.fmean(values) if values and None not in values else None
+        values = row.numbers(entry)[1:]
+        known = [number for number in values if number is not None]
+        return statistics.fmean(known) if known and len(known) == len(values) else None
 
     return value
 
@@ -137,8 +140,9 @@ def draw_spread(entry: str) -> Value:
     """
 
     def value(row: Row) -> float | None:
-        stds = (row.get(f"{entry}_null_std") or [])[1:]
-        return math.sqrt(sum(std**2 for std in stds)) / len(stds) if stds and None not in stds else None
+        stds = row.numbers(f"{entry}_null_std")[1:]
+        known = [std for std in stds if std is not None]
+        return math.sqrt(sum(std**2 for std in known)) / len(known) if known and len(known) == len(stds) else None
 
     return value
 

@@ -186,9 +186,9 @@ def holds(gradient: float | None, noise: float | None, *, samples: int) -> bool:
 
 
 def null(name: str, value: float | None, draws: list[float | None]) -> dict[str, float | None]:
-    """A number under fresh feedback: mean, spread, the share of draws below the trained feedback's value, and the
-    one-sided p-value (1 + draws that are not below it) / (1 + draws).
+    """A number under fresh feedback: its mean, spread, place and one-sided p-value.
 
+    The place is the share of draws below the trained feedback's value. p is (1 + draws not below it) / (1 + draws).
     Where fresh feedback changes nothing (FA's last block) there is no place to have, and no p.
     """
     known = [draw for draw in draws if draw is not None]

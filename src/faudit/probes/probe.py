@@ -47,6 +47,7 @@ class Reading:
 
     @cached_property
     def trace(self) -> Trace:
+        """One forward pass, without a graph."""
         with torch.no_grad():
             return self.net.trace(self.params, self.x)
 

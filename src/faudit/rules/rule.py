@@ -77,11 +77,10 @@ class Rule(ABC):
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
-        """The signal at each of the net's teaching taps, before normalisation, [n, features]; zeros where nothing is
-        taught.
+        """The signal at each of the net's teaching taps, before normalisation, [n, features].
 
-        Block l is taught with the entry ``net.taught_at(l)``, the embedding with entry 0. This is what Γ, ρ and
-        nudging judge.
+        It is zero where nothing is taught. Block l is taught with the entry ``net.taught_at(l)``, the embedding with
+        entry 0. This is what Γ, ρ and nudging judge.
         """
 
     def clipped(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -107,6 +106,7 @@ class LocalRule(Rule):
 
     @final
     def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
+        """Σ_l ⟨f_l, ã_l⟩ + ⟨h_0, ã_0⟩ + cross-entropy of the readout + penalty, over a graph cut at every tap."""
         trace = net.trace_cut(params, x)
         loss = F.cross_entropy(trace.logits, y)
         credits = self.credit(net, params, state, trace.taps, trace.logits.detach(), y)
@@ -117,6 +117,7 @@ class LocalRule(Rule):
         return Objective(value + branch_penalty(trace, self.penalty), loss, trace.logits)
 
     def clipped(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Each block's gradient, scaled on its own to norm ≤ clip."""
         return clip_blocks(grads, self.clip)
 
 

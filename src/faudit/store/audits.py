@@ -1,17 +1,17 @@
-"""What an audit measured on a run's checkpoint, kept in the run's directory as ``audit.json``.  (no torch)
+"""What an audit measured on a run's checkpoint, kept in the run's directory as ``audit.json``.
 
 The costly probes take seconds to minutes, so a second audit reads what the first one measured. The file holds the
-entries of each probe with the probe's version, and what the rule says of itself. It is tied to the run, to the bytes of
-the checkpoint and to the data. What no longer holds is measured again; rows and checkpoint are never touched. The
-verdict is not kept: the judge computes it from these numbers every time.
+entries of each probe with the probe's version, and facts that only the rule and the data can say. It is tied to the
+run, to the bytes of the checkpoint and to the data. What no longer holds is measured again. Rows and checkpoint are
+never touched. The verdict is not kept: the judge computes it from these numbers every time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from faudit.errors import StoreError
@@ -24,12 +24,42 @@ FILE = "audit.json"
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What a verdict needs of a run beside its rows, and what only its rule and its data can say."""
+
+    trains_blocks: bool
+    no_control: str | None  # why no frozen control of its rule can be made, where none can
+    test_samples: int
+    classes: int
+    eval_samples: int
+
+
+@dataclass(frozen=True)
 class KeptAudit:
-    """Measured entries by probe, the version of each probe that measured them, and facts about the rule."""
+    """Measured entries by probe, the version of each probe that measured them, and facts of the run."""
 
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
-    rule: Mapping[str, Any] = field(default_factory=dict)
+    known: Facts | None = None
+
+    @property
+    def facts(self) -> Facts:
+        assert self.known is not None, "asked only of what was measured"
+        return self.known
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The entries of all probes together."""
+        samples = {"eval_samples": self.facts.eval_samples}  # older rows do not say
+        return samples | {name: value for found in self.entries.values() for name, value in found.items()}
+
+    def with_(self, fresh: KeptAudit, *, versions: Mapping[str, int]) -> KeptAudit:
+        """The same with what was measured now in place of what was measured before."""
+        return KeptAudit({**self.entries, **fresh.entries}, {**self.versions, **versions}, fresh.known)
+
+    def of(self, probes: Iterable[str]) -> KeptAudit:
+        """The part that some probes measured."""
+        return replace(self, entries={name: self.entries[name] for name in probes})
 
 
 def read(run: Run) -> tuple[KeptAudit, str]:
@@ -41,19 +71,19 @@ def read(run: Run) -> tuple[KeptAudit, str]:
         document = read_json(path)
     except StoreError as error:
         return KeptAudit(), f"{error} It is measured again."
-    body = document.get("body")
+    body: Any = document.get("body")
     if document.get("format") != FORMAT or document.get("sha256") != checksum(body):
         return KeptAudit(), f"{path} was cut or edited, or another version made it. It is measured again."
     if body["ties"] != ties(run):
         return KeptAudit(), f"{path} was measured on other weights or data. It is measured again."
     entries = {name: {key: decoded(value) for key, value in kept.items()} for name, kept in body["entries"].items()}
-    return KeptAudit(entries, body["versions"], body["rule"]), ""
+    return KeptAudit(entries, body["versions"], Facts(**body["facts"])), ""
 
 
 def write(run: Run, kept: KeptAudit) -> None:
     """Keep what was measured."""
     entries = {name: {key: encoded(value) for key, value in found.items()} for name, found in kept.entries.items()}
-    body = {"ties": ties(run), "versions": dict(kept.versions), "rule": dict(kept.rule), "entries": entries}
+    body = {"ties": ties(run), "versions": dict(kept.versions), "facts": asdict(kept.facts), "entries": entries}
     write_json(run.path / FILE, {"format": FORMAT, "sha256": checksum(body), "body": body})
 
 

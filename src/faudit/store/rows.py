@@ -10,8 +10,8 @@ import json
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import chain, pairwise
+from functools import cached_property, lru_cache
+from itertools import chain, groupby, pairwise
 from typing import Any
 
 import orjson
@@ -51,10 +51,14 @@ TIMINGS = ("seconds", "probe_seconds")  # the only entries that two identical ru
 OVERFLOWED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
 EXACT = 2**53  # whole numbers up to here are floats too
-KINDS: dict[Kind, tuple[str, frozenset[type]]] = {  # in words, and as JSON gives them
-    "number": ("number", frozenset({float, int, str, type(None)})),  # text: one that overflowed
-    "count": ("whole number", frozenset({int, type(None)})),
-    "flag": ("truth value", frozenset({bool, type(None)})),
+WORDS: dict[Kind, str] = {"number": "number", "count": "whole number", "flag": "truth value"}
+NONE = type(None)
+ALLOWED: dict[tuple[Kind, bool], set[type]] = {  # as JSON gives them, by kind and whether they must be finite
+    ("number", False): {float, int, NONE, str},  # text: one that overflowed
+    ("number", True): {float, int},
+    ("count", False): {int, NONE},
+    ("count", True): {int},
+    ("flag", False): {bool, NONE},
 }
 
 
@@ -138,44 +142,42 @@ def from_lines(lines: Sequence[bytes], *, where: str, first: int = 1) -> list[Ro
 def checked(rows: Sequence[Any]) -> list[Row]:
     """The rows, if they hold what is declared: known entries, in their shapes, of one network, at increasing epochs.
 
-    Looks at one entry of all rows at a time, which is several times as fast as one row at a time.
+    Looks at one entry of many rows at a time, which is several times as fast as one row at a time.
     """
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}  # by their entries: most rows of a run have the same
     for row in rows:
         if type(row) is not dict:
             raise Damage(f"expected a JSON object, got {quoted(row)}")
-        alike.setdefault(tuple(row), []).append(row)
-    for names in alike:
-        _refuse_names(names)
+    alike = [(_declared(names), list(group)) for names, group in groupby(rows, key=tuple)]  # with the same entries
     taps = rows[0]["hidden_norms"] if rows else None
     blocks = len(taps) - 1 if isinstance(taps, list) else 0
-    for names, group in alike.items():
-        for name, column in zip(names, zip(*map(dict.values, group), strict=True), strict=True):
-            if _overflowed(ENTRIES[name], column, blocks=blocks):
+    for entries, group in alike:
+        for entry, column in zip(entries, zip(*map(dict.values, group), strict=True), strict=True):
+            if _overflowed(entry, column, blocks=blocks):
                 for row in group:
-                    row[name] = decoded(row[name])
+                    row[entry.name] = decoded(row[entry.name])
     epochs = [row["epoch"] for row in rows]
     if any(map(operator.ge, epochs, epochs[1:])):
         raise Damage(f"epoch: expected more than in the row before, got {epochs[-1]}")
     return list(map(Row, rows))
 
 
-def _refuse_names(names: tuple[str, ...]) -> None:
+@lru_cache(maxsize=64)  # most rows of all runs have the same entries
+def _declared(names: tuple[str, ...]) -> tuple[Entry, ...]:
+    """The entries of these names; one that nobody declares, or that every row has and these have not, is damage."""
     for name in names:
         if name not in ENTRIES.logged:
             near = nearest(name, ENTRIES.logged) or "."
             raise Damage(f"unknown entry {quoted(name)}{near} A newer faudit may have written it: then upgrade")
     for name in sorted(ENTRIES.required.difference(names)):
         raise Damage(f"{name}: expected in every row, got none")
+    return tuple(ENTRIES[name] for name in names)
 
 
 def _overflowed(entry: Entry, column: Sequence[Any], *, blocks: int) -> bool:
     """Whether an entry overflowed in some row; a value that is not of its shape and kind is damage."""
-    values = _flat(entry, column, blocks=blocks)
-    types = set() if values is None else set(map(type, values))
-    if types == {float} and entry.kind == "number":
-        return False  # nearly always
-    if values is None or not _are_sound(entry, values, types):
+    values = column if entry.shape == "scalar" else _flat(entry, column, blocks=blocks)
+    types = set(map(type, values or ()))
+    if values is None or not types <= ALLOWED[entry.kind, entry.finite] or not _are_in_range(entry, values, types):
         # The last row is the wrong one: those before a damaged row were found sound.
         raise Damage(f"{entry.name}: expected {_expected(entry, blocks)}, got {quoted(column[-1])}")
     return str in types
@@ -183,8 +185,6 @@ def _overflowed(entry: Entry, column: Sequence[Any], *, blocks: int) -> bool:
 
 def _flat(entry: Entry, column: Sequence[Any], *, blocks: int) -> Sequence[Any] | None:
     """The values of an entry in all rows without their lists; None where these are not as the shape has them."""
-    if entry.shape == "scalar":
-        return column
     if not _are_lists(column) or not entry.lengths(blocks).issuperset(map(len, column)):
         return None
     if entry.shape not in NESTED:
@@ -199,19 +199,18 @@ def _are_lists(values: Sequence[Any]) -> bool:
     return {list}.issuperset(map(type, values))
 
 
-def _are_sound(entry: Entry, values: Sequence[Any], types: set[type]) -> bool:
-    """Whether values of these types are of the entry's kind, and in its range."""
-    if not types <= KINDS[entry.kind][1] or (entry.finite and not types <= {int, float}):
-        return False
-    whole = [value for value in values if type(value) is int] if int in types else [0]
-    words = {value for value in values if type(value) is str} if str in types else set()
-    least = -EXACT if entry.kind == "number" else 0
-    return least <= min(whole) and max(whole) <= EXACT and words <= OVERFLOWED.keys()
+def _are_in_range(entry: Entry, values: Sequence[Any], types: set[type]) -> bool:
+    """Whether whole numbers are exact, counts not negative, and words those of an overflow."""
+    if int in types:
+        whole = values if len(types) == 1 else [value for value in values if type(value) is int]
+        if max(whole) > EXACT or min(whole) < (-EXACT if entry.kind == "number" else 0):
+            return False
+    return str not in types or OVERFLOWED.keys() >= {value for value in values if type(value) is str}
 
 
 def _expected(entry: Entry, blocks: int) -> str:
     """What an entry holds, in words."""
-    what = KINDS[entry.kind][0]
+    what = WORDS[entry.kind]
     if entry.shape == "scalar":
         return f"a {what}" if entry.finite else f"a {what} or null"
     many = " or ".join(map(str, sorted(entry.lengths(blocks))))

@@ -1,5 +1,6 @@
-"""What only the parts of a run know is wrong with it: settings nobody reads, shapes that do not fit, data that is not
-there; asked of every run of a study before the first one starts.
+"""Checks every run of a study before the first one starts.
+
+It asks the parts of a run what only they know: settings that nobody reads, shapes that do not fit, missing data.
 """
 
 from __future__ import annotations

@@ -66,13 +66,15 @@ class Start:
     elsewhere: bool = False  # whether its workers may have data and devices that are not here
 
     def __call__(self, todo: Sequence[RunConfig]) -> Engine:
+        """Start it for these runs."""
         return self.engine(todo)
 
 
 class Starter(Protocol):
     """What an engine's file offers: refuse every flag that it cannot use, and say how to start it."""
 
-    def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start: ...
+    def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start:
+        """How to start the engine for runs of a store."""
 
 
 def cores() -> int:

@@ -86,8 +86,9 @@ class Sender:
 
 
 def by_value() -> Any:
-    """What a task runs. A function inside a function travels whole, not by name: so even a node without faudit can say
-    which node it is.
+    """What a task runs.
+
+    A function inside a function travels whole, not by name. So even a node without faudit can say which node it is.
     """
 
     def on_node(

@@ -1,10 +1,10 @@
-"""The audit of any ``nn.Module``: hidden norms, gradient norms, precision and stability at named submodules and, given
-a credit callable, Γ, ρ and their nulls; then the same judge as for runs.
+"""The audit of any ``nn.Module``: it is measured at named submodules and judged as a run is.
 
-The model is left as it was to the last bit, weights, buffers, ``.grad``, hooks, mode and generators: what is measured
-is a copy (``inspection``). The null of a credit is the credit under fresh feedback where the caller can draw it, else
-the same credit turned at random (``probes.foreign.turned``); the row says which. Costs, with a credit, about 100
-forward passes for each tap.
+Measured are hidden norms, gradient norms, precision and stability; given a credit callable, also Γ, ρ and their nulls.
+The model stays as it was to the last bit (weights, buffers, ``.grad``, hooks, mode and generators), because copies of
+it are measured (``watch/copies.py``). The null of a credit is the credit under fresh feedback where the caller can draw
+it. Otherwise it is the same credit turned at random (``watch/reading.py``). The row says which. With a credit an audit
+costs about 100 forward passes for each tap.
 """
 
 from __future__ import annotations

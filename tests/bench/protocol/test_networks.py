@@ -25,8 +25,8 @@ from faudit.errors import StoreError
 from faudit.experiment import Experiment, prepare
 from faudit.store.rows import Row, to_line
 from faudit.train import measure, one_epoch, read
-from tests.audit.test_audit import HEALTHY
 from tests.support import fabricate
+from tests.support.cases import HEALTHY
 
 SMALL = RunConfig(width=16, depth=3, epochs=1, batch_size=128, probe_epochs=(1,))
 SOUND = fabricate.row(RunConfig(rule="bp", epochs=9), 9, random.Random(0))

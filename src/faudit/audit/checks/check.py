@@ -35,6 +35,7 @@ class Finding:
     first_fire: int | None = None  # the first logged epoch at which it would have fired
 
     def to_json(self) -> dict[str, Any]:
+        """The finding as strict JSON holds it."""
         return {name: finite(value) for name, value in asdict(self).items()}
 
 
@@ -48,6 +49,7 @@ class Control:
     by_hand: bool = False  # the caller gave the accuracy; faudit has not measured it
 
     def at(self, epoch: int) -> float | None:
+        """Its accuracy at an epoch; None where it was not logged then."""
         return self.history.get(epoch) if self.history else self.accuracy
 
 
@@ -65,6 +67,7 @@ class Case:
 
     @property
     def last(self) -> Row:
+        """The row that the checks read."""
         return self.rows[-1]
 
     @property
@@ -81,6 +84,7 @@ class Case:
 
     @property
     def is_double(self) -> bool:
+        """Whether the network itself is computed in float64."""
         dtype = self.last.get("dtype") if self.config is None else self.config.dtype
         return bool(dtype == "float64")
 
@@ -101,6 +105,7 @@ def at_least(value: float, limit: float) -> str:
 
 
 def at_most(value: float, limit: float) -> str:
+    """Passed up to the limit; NaN is no pass."""
     return PASSED if value <= limit else FIRED
 
 
