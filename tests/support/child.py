@@ -105,8 +105,11 @@ def prepare(files: dict[int, int], closed: Sequence[int], *, memory: int | None)
 
 def called(words: Sequence[str]) -> int:
     """The exit code, with everything flushed as at the end of a process."""
+    import torch
+
     from faudit.cli.main import main
 
+    torch.set_num_threads(1)  # a fork has no threads but its own
     code = main(list(words))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -17,6 +17,7 @@ import argparse
 import fnmatch
 import gzip
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -207,6 +208,14 @@ TEXTS = (
     "faudit-2", "neurips", "icml", "rule=dfa", "seed=42", "status=done", "rule", "=", "seed=", "model:build",
     "model:word", "model:x", "nothing:x", "model:credit", "*", "1", "**", "blocks.*", "csv", "parquet", "faeval", "all",
     "true", "None", "local",
+)  # fmt: skip
+
+
+# Imported once here, not once in every fork. Nothing is computed in this process: its forks could not do so after it.
+WARM = (
+    "torch._dynamo", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "rich.table",
+    "faudit.train", "faudit.audit.audit", "faudit.figures.style", "faudit.papers.faeval", "faudit.store.table",
+    "faudit.watch.model", "faudit.sweep.check",
 )  # fmt: skip
 
 
@@ -431,12 +440,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked.add_argument("--seed", type=int, default=0, help="of the whole series (default: 0)")
     asked.add_argument("--first", type=int, default=0, help="number of the first case (default: 0)")
     args = asked.parse_args(argv)
-    import torch
-
-    import faudit.audit.audit
-    import faudit.train  # noqa: F401  # imported once here, not once in every fork
-
-    torch.set_num_threads(1)  # nothing is computed in this process, which its forks could not do after it
+    for module in WARM:
+        importlib.import_module(module)
     started, codes, commands, failed, slowest = time.monotonic(), Counter[Any](), Counter[str](), 0, 0.0
     try:
         for number in range(args.first, args.first + args.cases):

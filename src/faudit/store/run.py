@@ -83,13 +83,12 @@ class Run:
     @property
     def status(self) -> Status:
         """How the run stands, by its files and its lock."""
-        with refusals(self.path):
-            if self._has("done.json"):
-                return Status.DONE
-            if self._has("failed.json"):
-                return Status.FAILED
-            if not self._has("config.json"):
-                return Status.NEW
+        if self._has("done.json"):
+            return Status.DONE
+        if self._has("failed.json"):
+            return Status.FAILED
+        if not self._has("config.json"):
+            return Status.NEW
         return Status.RUNNING if self._is_locked() else Status.STOPPED
 
     def _has(self, name: str) -> bool:
@@ -98,6 +97,9 @@ class Run:
             os.stat(f"{self.path}/{name}")
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            with refusals(f"{self.path}/{name}"):
+                raise
         return True
 
     def _is_locked(self) -> bool:
@@ -204,9 +206,9 @@ class Run:
 
     def row_lines(self) -> list[bytes]:
         """The whole lines of ``rows.jsonl``; a last line cut short by a kill is none."""
+        if not self._has("rows.jsonl"):
+            return []
         with refusals(f"{self.path}/rows.jsonl"):
-            if not self._has("rows.jsonl"):
-                return []
             return contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1]
 
     def rows(self) -> list[Row]:
