@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faudit.cli.main import COMMANDS
-from tests.conftest import ROOT
+from tests.support.paths import ROOT
 from tests.support.child import Answer
 from tests.support.fuzz import FLAGGED, LINES, changed, general, same_or_told, snapshot
 
