@@ -26,8 +26,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -48,7 +50,7 @@ Snapshot = dict[str, tuple[str, str]]  # path → what it is, and its contents
 class Reader:
     """A command, the files it reads, the files it may write, and the exit codes it may have.
 
-    ``trusts`` says what is wrong with an answer that is not the one of the unspoiled files; nothing where it may differ.
+    ``trusts`` says what is wrong with an answer that is not the one of the unspoiled files, where it may not differ.
     """
 
     words: tuple[str, ...]
@@ -66,8 +68,8 @@ def same_or_told(answer: Answer, usual: Answer, root: Path, file: str) -> str:
 
 
 def judged(answer: Answer, usual: Answer, root: Path, file: str) -> str:
-    """The usual verdict, or exit code 2; with a spoiled control the verdict may be that there is none."""
-    if answer.code == 3 and sandbox.run_name(root, "audited") not in file:
+    """The usual verdict, or exit code 2; a spoiled control is none, which makes no verdict a better one."""
+    if sandbox.run_name(root, "audited") not in file and answer.code in (3, usual.code):
         return ""
     return same_or_told(answer, usual, root, file)
 
@@ -133,11 +135,11 @@ def readers(root: Path) -> list[Reader]:
         Reader(("export", *sandbox.PLAN, "--out", "files"), ("paper/*/*",), ("files/*",)),
         Reader(("figure", "snapshot-resmlp", *sandbox.PLAN, "--partial", "--out", "p.svg"), ("paper/*/*",), ("p.*",)),
         Reader(("reproduce", "claims", *sandbox.PLAN, "--jobs", "0", "--out", "study"), ("paper/*/*",), ("study/*",)),
-        Reader(tuple(sandbox.TRAIN["audited"]), of_run, trusts=shown),
+        Reader(tuple(sandbox.TRAIN["audited"]), of_run, of_run, trusts=shown),
         Reader(tuple(sandbox.TRAIN["stopped"]), (f"runs/{stopped}/*",), (f"runs/{stopped}/*",), (0, 1, 2), resumed),
         Reader((*sandbox.TRAIN["mnist"], "--data-dir", "data"), ("data/*.gz",), trusts=held_against_data),
-        Reader((*sandbox.TRAIN["mnist"], "--data-dir", "data"), (f"runs/{mnist}/*",)),
-        Reader(("train", "--config", "config.toml"), ("config.toml",), codes=(2,)),
+        Reader((*sandbox.TRAIN["mnist"], "--data-dir", "data"), (f"runs/{mnist}/*",), (f"runs/{mnist}/*",)),
+        Reader(("train", "--config", "config.toml", "--data", "cifar10"), ("config.toml",), codes=(2,)),
         Reader(("sweep", "study.toml", "--dry-run"), ("study.toml",)),
         Reader(("sweep", "study.toml", "--dry-run"), ("runs/*/*",)),
         Reader(("import", "paper.json", "--runs", "other"), ("paper.json",), ("other/*",)),
@@ -193,16 +195,18 @@ FLAGGED: dict[str, Flagged] = {
     "import": Flagged(("paper.json", "config.toml", "data", "nothing")),
     "bench": Flagged(("train", "audit", "sweep", "protocol", "x"), ("--repeats", "0"), codes=(2,)),
 }
+# Inside the sandbox, all of them: a command may be asked to write there, and the fuzzer may run as root.
 PATHS = (
-    "runs", "paper", "data", "nothing", "new", "new/deep/er", "config.toml", "study.toml", "paper.json", "pipe", "device",
-    "loop", "link.csv", "out.csv", "out.svg", "out.pdf", "out.md", ".", "..", "/", "", "-", "~", "x" * 300, "a\nb", "\udcff",
-    "runs/AUDITED", "runs/AUDITED/rows.jsonl", "weights.pt", "weights.safetensors",
+    "runs", "paper", "data", "nothing", "new", "new/deep/er", "config.toml", "study.toml", "paper.json", "pipe",
+    "device", "loop", "link.csv", "out.csv", "out.svg", "out.pdf", "out.md", ".", "", "-", "~", "x" * 300, "a\nb",
+    "\udcff", "runs/AUDITED", "runs/AUDITED/rows.jsonl", "weights.pt", "weights.safetensors",
 )  # fmt: skip
 TEXTS = (
-    "", "-", "--", "0", "1", "2", "-1", "3.5", "1e400", "nan", "inf", "9" * 40, "9" * 5000, "x", "é", "\udcff", "a\nb", "[1]",
-    "digits", "mnist", "dfa", "resmlp", "cpu", "cuda", "cuda:7", "float64", "sgd", "study", "paper", "faudit-1", "faudit-2",
-    "neurips", "icml", "rule=dfa", "seed=42", "status=done", "rule", "=", "seed=", "model:build", "model:word", "model:x",
-    "nothing:x", "model:credit", "*", "1", "**", "blocks.*", "csv", "parquet", "faeval", "all", "true", "None", "local",
+    "", "-", "--", "0", "1", "2", "-1", "3.5", "1e400", "nan", "inf", "9" * 40, "9" * 5000, "x", "é", "\udcff", "a\nb",
+    "[1]", "digits", "mnist", "dfa", "resmlp", "cpu", "cuda", "cuda:7", "float64", "sgd", "study", "paper", "faudit-1",
+    "faudit-2", "neurips", "icml", "rule=dfa", "seed=42", "status=done", "rule", "=", "seed=", "model:build",
+    "model:word", "model:x", "nothing:x", "model:credit", "*", "1", "**", "blocks.*", "csv", "parquet", "faeval", "all",
+    "true", "None", "local",
 )  # fmt: skip
 
 
@@ -244,21 +248,12 @@ def template() -> Path:
     return root / "template"
 
 
-class copied:
+@contextmanager
+def copied() -> Iterator[Path]:
     """A copy of the sandbox for one case."""
-
-    def __enter__(self) -> Path:
-        self.root = Path(tempfile.mkdtemp(dir=template().parent)) / "case"
-        shutil.copytree(template(), self.root, symlinks=True)
-        return self.root
-
-    def __exit__(self, *_: object) -> None:
-        for folder, _, files in os.walk(self.root):
-            for name in files:
-                with_mode = Path(folder) / name
-                if not with_mode.is_symlink():
-                    with_mode.chmod(0o600)
-        shutil.rmtree(self.root.parent)
+    with tempfile.TemporaryDirectory(dir=template().parent) as folder:
+        shutil.copytree(template(), Path(folder) / "case", symlinks=True)
+        yield Path(folder) / "case"
 
 
 def snapshot(root: Path) -> Snapshot:
@@ -269,14 +264,14 @@ def snapshot(root: Path) -> Snapshot:
             path = Path(folder) / name
             mode = os.lstat(path).st_mode
             if stat.S_ISLNK(mode):
-                entry = "link", os.readlink(path)
+                kind, holds = "link", os.readlink(path)
             elif stat.S_ISDIR(mode):
-                entry = "directory", ""
+                kind, holds = "directory", ""
             elif stat.S_ISREG(mode):
-                entry = "file", hashlib.sha256(path.read_bytes()).hexdigest()
+                kind, holds = "file", hashlib.sha256(path.read_bytes()).hexdigest()
             else:
-                entry = "special", str(os.lstat(path).st_rdev)
-            found[os.fsdecode(os.fsencode(path.relative_to(root)))] = entry
+                kind, holds = "special", str(os.lstat(path).st_rdev)
+            found[str(path.relative_to(root))] = kind, holds
     return found
 
 
@@ -343,10 +338,10 @@ def flags_of_all_kinds(case: Case, root: Path, random: Random) -> tuple[Reader, 
     from faudit.cli.main import parser
 
     specials(root)
-    commands = parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]  # argparse has no other way
+    (commands,) = (one for one in parser()._actions if isinstance(one, argparse._SubParsersAction))
     name = random.choice(sorted(FLAGGED))
     flagged = FLAGGED[name]
-    actions = [one for one in commands[name]._actions if one.dest != "help"]  # type: ignore[index, union-attr]
+    actions = [one for one in commands.choices[name]._actions if one.dest != "help"]
     words = [name]
     for action in [one for one in actions if not one.option_strings]:
         if name == "data" and action.dest == "action":
@@ -401,7 +396,7 @@ def owned_by(words: Sequence[str]) -> tuple[str, ...]:
     owned = ["runs/imported-*"] if words[0] == "import" else ["study*"] if words[0] == "reproduce" else []
     if words[0] == "audit":
         owned += ["*/audit.json"]
-    for flag, value in zip(words, words[1:], strict=False):
+    for flag, value in pairwise(words):
         if flag in ("--out", "--markdown") or (flag == "--runs" and words[0] == "import"):
             name = os.path.normpath(value) if value else "."
             owned += [

@@ -21,6 +21,8 @@ from faudit.store.files import STDOUT, write_text
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+LONG = 2000  # characters of a line on stderr
+
 
 class Unwritten(Exception):
     """stdout did not take a result; not an ``OSError``, which rich would answer with an exit code of its own."""
@@ -122,11 +124,10 @@ def refuse_stdout(flag: str, path: Path, expected: str) -> None:
 
 def remark(remarks: Iterable[str]) -> None:
     """Print what a reader of the result must know, each remark once."""
-    for text in dict.fromkeys(remarks):
-        print(f"faudit: note: {text}", file=sys.stderr)
+    complain(f"note: {text}" for text in dict.fromkeys(remarks))
 
 
 def complain(problems: Iterable[str]) -> None:
-    """Print what is wrong, one line each."""
+    """Print what is wrong, one line each; a line quotes what it is about, which may be of any length."""
     for text in problems:
-        print(f"faudit: {text}", file=sys.stderr)
+        print(f"faudit: {text if len(text) <= LONG else f'{text[:LONG]}…'}", file=sys.stderr)

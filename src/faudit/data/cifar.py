@@ -129,6 +129,8 @@ def read_batch(data: bytes, where: str, *, layout: Layout) -> tuple[NDArray[np.u
 def read_file(folder: Path, name: str) -> bytes:
     """Read one file of the unpacked folder."""
     path = folder / name
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise damaged(f"cannot read {name}", expected="a file", got="something else", where=path)
     try:
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size

@@ -10,15 +10,16 @@ Status is which files exist and whether the lock is held. Whoever trains holds `
 with the process, so a killed run is free at once.
 
 The files are tied to one run. ``config.json`` names the run id that its settings have, and so does the directory. The
-checkpoint and the file that ends the run name it too, and hold a digest of the rows. Whoever reads a file checks its
-ties: a run with a file that was cut, edited or taken from another run is damaged, and is neither judged nor exported.
-A run of an earlier version has fewer ties; those that it has are checked.
+checkpoint and the file that ends the run name it too, and hold a digest of the rows; each has a checksum of itself.
+Whoever reads a file checks its ties: a run with a file that was cut, edited or taken from another run is damaged, and
+is neither judged nor exported. A run of an earlier version has fewer ties; those that it has are checked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -196,6 +197,8 @@ class Run:
                 # The directory's name is compared where it can be: parsing thousands of configurations takes seconds.
                 if said.get("run_id") not in (None, own := run_id_in(self.name) or self.config().run_id):
                     raise damaged(path, f"it is of {said['run_id']}, but {self.path} holds {own}")
+                if said.pop("seal", None) not in (None, seal(said)):
+                    raise damaged(path, "it was edited: its contents do not match its seal")
                 return said
         return None
 
@@ -247,10 +250,10 @@ class Run:
         return {"run_id": self.config().run_id, "rows": digest(self.row_lines())}
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        write_json(self.path / "done.json", {**summary, **self.ties()})
+        write_json(self.path / "done.json", sealed({**summary, **self.ties()}))
 
     def fail(self, reason: Mapping[str, Any]) -> None:
-        write_json(self.path / "failed.json", {**reason, **self.ties()})
+        write_json(self.path / "failed.json", sealed({**reason, **self.ties()}))
 
     def try_again(self) -> None:
         """Make a failed run one that has not begun; why it failed stays in ``failed-before.json``."""
@@ -304,6 +307,16 @@ def run_id_in(name: str) -> str | None:
 def digest(lines: Sequence[bytes]) -> dict[str, Any]:
     """How many rows there are, and a checksum of their lines without the timings, which no two runs share."""
     return {"count": len(lines), "sha256": hashlib.sha256(TIMES.sub(b"", b"\n".join(lines))).hexdigest()}
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """A document with a checksum of itself."""
+    return {**document, "seal": seal(document)}
+
+
+def seal(document: Mapping[str, Any]) -> str:
+    """A checksum over all that a document holds."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def of_kinds(document: dict[str, Any], kinds: Mapping[str, str], *, path: str) -> dict[str, Any]:

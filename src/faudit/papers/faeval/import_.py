@@ -14,7 +14,7 @@ from faudit.errors import ConfigError, DataError, FauditError, StoreError
 from faudit.papers.document import ADVICE, Field, read_document, strict
 from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE
 from faudit.papers.faeval.recipe import recipe
-from faudit.store.files import write_whole
+from faudit.store.files import refusals, write_whole
 from faudit.store.rows import Row, overflow, to_line
 from faudit.store.run import ENDED, Run
 from faudit.store.summary import summary
@@ -58,7 +58,8 @@ def import_file(path: Path, runs: Path) -> list[Run]:
 
 def refuse_another(run: Run, origin: Mapping[str, Any]) -> None:
     """Refuse a directory that came from another file, or from another log of this one."""
-    held = run.environment().get("imported") if (run.path / "env.json").exists() else origin
+    with refusals(run.path):
+        held = run.environment().get("imported") if (run.path / "env.json").exists() else origin
     held = held if isinstance(held, Mapping) else {}
     if any(held.get(name) != origin[name] for name in ("sha256", "log")):
         expected, got = ([one.get(name) for name in ("file", "log", "sha256")] for one in (origin, held))
