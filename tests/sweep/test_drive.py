@@ -94,7 +94,7 @@ def test_workers_that_die_count_by_checkpoints_not_by_rows(tmp_path: Path) -> No
         return Answer("died", "its worker was lost")
 
     (text,) = drive([TINY], tmp_path, start=Scripted(dies).start).left.values()
-    assert deaths == 7 and text.startswith("its worker was lost. 3 attempts got it no further")
+    assert deaths == 7 and text.startswith("its worker was lost. 3 attempts made no progress")
 
 
 def test_waiting_for_another_process_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

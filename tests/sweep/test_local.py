@@ -174,7 +174,7 @@ def test_a_run_whose_workers_die_again_and_again_is_left(tmp_path: Path, capsys:
     killer.join()
     assert len(killed) == 3 and not outcome.done
     assert list(outcome.left.values()) == [
-        "its worker was ended by SIGKILL. 3 attempts got it no further: is there memory and disk for it?"
+        "its worker was ended by SIGKILL. 3 attempts made no progress. Check its memory and disk."
     ]
     assert capsys.readouterr().err.count("tried again") == 2
 

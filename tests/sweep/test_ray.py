@@ -67,8 +67,8 @@ def test_a_lost_node_costs_no_run_and_changes_none(tmp_path: Path, alone: Path) 
         assert cluster.stdout is not None and cluster.stdout.readline() == "killed\n"
         _, said = sweep.communicate(timeout=240)
     assert halfway and len(running) == 2, said
-    assert sweep.returncode == 0 and "it is tried again from its last checkpoint" in said, said
-    assert "mnist was not found on a node and is sent there from here" in said
+    assert sweep.returncode == 0 and "retrying from its last checkpoint" in said, said
+    assert "mnist was not found on a node, so the driver sends it there" in said
     same_as_alone(configs[:4], store, alone)
     here = fit(configs[4], alone, tmp_path / "driver")
     there = Run(store / configs[4].run_id)
@@ -88,7 +88,7 @@ def test_a_node_that_cannot_train_is_given_no_more_and_costs_no_run(tmp_path: Pa
         words += ["--engine", "ray", "--address", address]
         done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.startswith("6 done, 0 failed, 0 left out"), done.stderr
-    assert done.stderr.count("no more runs are given to node") == 1, done.stderr
+    assert done.stderr.count("gives no more runs to node") == 1, done.stderr
     assert (
         2
         <= done.stderr.count("ModuleNotFoundError: No module named 'faudit.sweep'; 'faudit' is not a package; it")
@@ -113,7 +113,7 @@ def test_a_ray_of_ones_own_makes_ends_and_resumes_what_local_would(tmp_path: Pat
     command = [sys.executable, "-m", "faudit", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=elsewhere)
     assert done.returncode == 2 and done.stdout.startswith("2 done, 1 failed, 1 left out"), done.stderr
-    assert "needs 1 CPU and 1 GPU on one node: the cluster has none such" in done.stderr
+    assert "needs 1 CPU and 1 GPU on one node: the cluster has no such node" in done.stderr
     assert "diverged" in done.stderr
     same_as_alone([resumed, TINY], tmp_path, alone)
     assert all(Run(tmp_path / resumed.run_id).kept(epoch).exists() for epoch in (1, 8))
@@ -268,8 +268,10 @@ def test_what_a_task_raises_is_its_nodes_fault_and_twice_is_enough(
     assert [answer.word for answer in said] == ["died", "ended", "died", "died", "refused"]
     assert "node host: cannot use /tmp" in said[0].text and said[2].text == "node host: ConfigError: no torch"
     assert [len(answer.remarks) for answer in said] == [0, 0, 0, 1, 0], "only the second in a row is too many"
-    assert "no more runs are given to node host" in said[3].remarks[0]
-    assert said[4].text.startswith("needs 1 CPU on one node: the cluster has none such that works (node host: cannot")
+    assert "gives no more runs to node host" in said[3].remarks[0]
+    assert said[4].text.startswith(
+        "needs 1 CPU on one node: the cluster has no such node that works (node host: cannot"
+    )
     assert len(sent.asked) == 4 and not any("scheduling_strategy" in asked for asked in sent.asked)
 
 
