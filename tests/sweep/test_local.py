@@ -176,7 +176,7 @@ def test_a_run_whose_workers_die_again_and_again_is_left(tmp_path: Path, capsys:
     assert list(outcome.left.values()) == [
         "its worker was ended by SIGKILL. 3 attempts made no progress. Check its memory and disk."
     ]
-    assert capsys.readouterr().err.count("tried again") == 2
+    assert capsys.readouterr().err.count("retrying") == 2
 
 
 @pytest.mark.slow

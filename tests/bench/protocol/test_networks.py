@@ -175,7 +175,7 @@ def test_rows_are_kept_line_by_line_and_a_torn_last_line_is_none(tmp_path: Path)
     whole_lines(out)  # so that what is appended stands on a line of its own
     assert out.read_text() == line + "\n"
     out.write_text(line[:20] + "\n" + line + "\n")
-    with pytest.raises(StoreError, match="line 1, is no measured row"):
+    with pytest.raises(StoreError, match="line 1, is not a measured row"):
         held(out)
 
 
