@@ -133,7 +133,9 @@ def test_what_cannot_be_made_does_not_stop_the_others(
     said = capfd.readouterr().err
     assert f"{no_files.run_id}  left out  " in said and f"{DIVERGES.run_id}  failed  diverged" in said
     none_may_start(monkeypatch)
-    assert run_all([DIVERGES], tmp_path, data_dir=None, jobs=1).failed == outcome.failed, "a failed run is tried again"
+    assert run_all([DIVERGES], tmp_path, data_dir=None, jobs=1).failed == outcome.failed, (
+        "a failed run is not trained again"
+    )
 
 
 @pytest.mark.slow
@@ -152,7 +154,7 @@ def test_a_killed_worker_costs_no_run_and_changes_none(
     outcome = run_all([LONG[0], TINY], tmp_path, data_dir=None, jobs=2)
     killer.join()
     assert outcome == Outcome(done=names([LONG[0], TINY]), failed={}, left={}) and len(killed) == 1
-    assert capsys.readouterr().err.count("its worker was ended by SIGKILL; it is tried again") == 1
+    assert capsys.readouterr().err.count("its worker was ended by SIGKILL; retrying") == 1
     same_as_alone([LONG[0], TINY], tmp_path, alone)
 
 

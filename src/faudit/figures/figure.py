@@ -123,7 +123,7 @@ def of(entry: str) -> Value:
 
 
 def deep(entry: str) -> Value:
-    """The mean of an entry over the blocks l ≥ 1. Block 0 is taught nearly what the readout sees and would hide them."""
+    """The mean of an entry over the blocks l ≥ 1. Block 0 is taught nearly what the readout sees and hides the rest."""
 
     def value(row: Row) -> float | None:
         values = row.numbers(entry)[1:]
