@@ -210,22 +210,23 @@ class Run:
         """Every row, checked. Those of a run that has ended must be the rows that it ended with."""
         lines = self.row_lines()
         rows = from_lines(lines, where=f"{self.path}/rows.jsonl")  # first: a line that is no row is named
-        if not self._ended_with(lines):
+        if not self._ended_with(lines, self.outcome() or {}):
             raise damaged(self.rows_file, "these are not the rows that the run ended with")
         return rows
 
-    def _ended_with(self, lines: Sequence[bytes]) -> bool:
+    def _ended_with(self, lines: Sequence[bytes], ended: Mapping[str, Any]) -> bool:
         """Whether a run has not ended, or has ended with these rows."""
-        ended = self.outcome() or {}
         if "rows" in ended:
             return bool(ended["rows"] == digest(lines))
         last = ended.get("epochs", ended.get("epoch"))  # an earlier version says no more than how far it came
         return last is None or bool(lines and re.search(rb'"epoch": ?%d\b' % last, lines[-1]))
 
-    def last_rows(self) -> list[Row]:
-        """The last row alone, if every line looks like a row; else all of them, which names what is wrong."""
+    def last_rows(self, outcome: Mapping[str, Any]) -> list[Row]:
+        """The last row of a run that ended so, if every line looks like a row; else all, which names what is wrong."""
         lines = self.row_lines()
-        if self._ended_with(lines) and all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
+        if self._ended_with(lines, outcome) and all(
+            line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines
+        ):
             return from_lines(lines[-1:], where=f"{self.path}/rows.jsonl", first=len(lines))
         return self.rows()
 
@@ -338,7 +339,7 @@ OUTCOME = {
     **dict.fromkeys(("test_acc", "growth_max", "seconds"), "a number"),
     "rows": "an object",
 }
-ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects", "imported": "an object"}
+ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects"}
 
 
 def damaged(path: str | Path, problem: str) -> DamagedError:
