@@ -1,4 +1,4 @@
-"""``faudit audit --model``: the same audit from the command line, with a model out of the current directory."""
+"""``faudit audit --model``: the audit of a model from the current directory, on the command line."""
 
 from __future__ import annotations
 

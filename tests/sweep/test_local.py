@@ -1,4 +1,4 @@
-"""Many runs in worker processes: each once, the same as alone, whatever dies or fails beside it."""
+"""Many runs in worker processes: each is trained once and equals a run trained alone, even if others die or fail."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print(json.dumps(vars(outcome)))
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of runs made by nothing but ``fit``, one after another; a run made for one test serves the next."""
+    """A store of runs trained by ``fit`` alone, one after another. The tests share it."""
     return tmp_path_factory.mktemp("alone")
 
 
@@ -51,14 +51,14 @@ def names(configs: list[RunConfig]) -> list[str]:
 
 
 def parent(store: Path, configs: list[RunConfig], *, jobs: int, code: str = PARENT) -> subprocess.Popen[str]:
-    """A sweep in a process of its own, in a process group of its own."""
+    """A sweep in its own process and process group."""
     settings = json.dumps([config.to_json() for config in configs])
     words = [sys.executable, "-c", code, str(store), settings, str(jobs)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def ended(sweep: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a sweep that did not get where it should have said, once it is ended."""
+    """End a sweep that is stuck, and return its output."""
     os.killpg(sweep.pid, signal.SIGKILL)
     return sweep.communicate()
 

@@ -1,4 +1,4 @@
-"""A study file gives the runs it describes, and everything wrong with it is told at once, before anything starts."""
+"""A study file gives the runs it describes. One error lists all its problems before anything starts."""
 
 from __future__ import annotations
 

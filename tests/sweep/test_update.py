@@ -1,4 +1,4 @@
-"""What a node sends of a run is what the driver would have made; what a killed task leaves is cleared away."""
+"""A node sends the same files that a local run writes; the folders of killed tasks are removed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tests.support.runs import TINY, identical
 
 @pytest.fixture(autouse=True)
 def own_tmp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of temporary files that no other process has."""
+    """A temporary folder that no other process uses."""
     folder = tmp_path_factory.mktemp("node")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
 
 
 def sent(settings: RunConfig, store: Path, fetch: Fetch | None = None) -> Iterator[RunUpdate]:
-    """The updates of a task that gets what a driver's store holds of its run."""
+    """The updates of a task that receives the files of its run from the driver's store."""
     run = Run(store / settings.run_id)
     files = {path.name: path.read_bytes() for path in run.path.glob("*.*")} if run.path.exists() else {}
     return train(settings.to_json(), files, None, fetch, str(store))
 
 
 def epoch_of(update: RunUpdate, scratch: Path) -> int | None:
-    """At which epoch the checkpoint in a update stands."""
+    """The epoch of the checkpoint in an update."""
     if "last.safetensors" not in update.files:
         return None
     (scratch / "c").write_bytes(update.files["last.safetensors"])
