@@ -161,9 +161,9 @@ def test_a_task_clears_away_what_a_killed_one_left_and_nothing_else(own_tmp: Pat
     (lockless / "lock").unlink()
     (own_tmp / "faudit-task-file").touch()
     (own_tmp / "faudit-task-link").symlink_to(other)
-    with filelock.FileLock(held / "lock"), node.own_folder() as own:
+    with filelock.FileLock(held / "lock"), node.locked_folder() as own:
         os.utime(own / "lock", (0, 0))
-        node.sweep_up()
+        node.remove_leftovers()
         assert not left.exists() and own.exists()
     kept = [held, young, lockless, other, own_tmp / "faudit-task-file", own_tmp / "faudit-task-link"]
     assert sorted(own_tmp.iterdir()) == sorted(kept) and (other / "run").exists()

@@ -82,7 +82,7 @@ def answered(argv: Sequence[str] | None) -> int:
             return 0
         complain([f"your code called sys.exit({error.code!r}) before faudit was done. Take that call out."])
         return FOREIGN_EXIT
-    except BaseException as error:  # noqa: BLE001  # a bug: told whole, under a code that no verdict has
+    except BaseException as error:  # noqa: BLE001  # a bug: print the traceback and exit with its own code
         if is_out_of_memory(error):
             complain([OUT_OF_MEMORY])
             return ERROR

@@ -65,7 +65,7 @@ def prepare_streams() -> None:
         stream = getattr(sys, name)
         if stream is getattr(sys, f"__{name}__"):
             setattr(sys, name, opened(kind, stream, {"stdout": 1, "stderr": 2}[name]))
-        elif hasattr(stream, "reconfigure"):  # somebody else's object, as under pytest
+        elif hasattr(stream, "reconfigure"):  # a replaced stream, as under pytest
             stream.reconfigure(errors="replace")
     warnings.showwarning = lambda message, *_: complain([f"warning: {message}"])
 

@@ -60,7 +60,7 @@ def drive(
     with shown(wanted, ends, runs) as bars, recorded(bars, board, wanted=wanted, ends=ends, runs=runs) as show:
         if todo:
             must_be_writable(runs)
-            with closing(start(tuple(todo))) as engine, terminable():
+            with closing(start(tuple(todo))) as engine, sigterm_interrupts():
                 hand_out(todo, runs, ends=ends, engine=engine, show=show)
     return Outcome(
         done=[name for name in wanted if ends[name][0] == Status.DONE],
@@ -154,7 +154,7 @@ def fail(run: Run, reason: str) -> None:
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
+def sigterm_interrupts() -> Iterator[None]:
     """Treat SIGTERM like Ctrl-C inside the block. Python allows this only in the main thread."""
 
     def stop(*_: object) -> None:

@@ -62,7 +62,7 @@ class Workers:
     def close(self) -> None:
         """Stop all workers. A stopped run can resume from its checkpoint later."""
         for pipe in list(self._workers):
-            self._bury(pipe)
+            self._remove(pipe)
 
     @property
     def running(self) -> list[RunConfig]:
@@ -89,7 +89,7 @@ class Workers:
             try:
                 answer: Answer = pipe.recv()
             except (EOFError, OSError):  # the worker died, perhaps in the middle of a message
-                answer = Answer("died", f"its worker was ended by {self._bury(pipe)}")
+                answer = Answer("died", f"its worker was ended by {self._remove(pipe)}")
             if worker.config:
                 found.append((worker.config, answer))
             worker.config = None
@@ -112,7 +112,7 @@ class Workers:
         worker = self._workers[ours] = Worker(process, ours)
         return worker
 
-    def _bury(self, pipe: Connection) -> str:
+    def _remove(self, pipe: Connection) -> str:
         """Kill a worker, remove it, and return how it ended. For a dead worker that is how it died."""
         worker = self._workers.pop(pipe)
         worker.process.kill()

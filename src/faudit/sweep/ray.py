@@ -29,13 +29,13 @@ from faudit.errors import ConfigError, FauditError, LockedError
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run
 from faudit.sweep.engine import Answer, Start, cores, loaded
-from faudit.sweep.update import HEADS, NEEDS_DATA, NEXT, RunUpdate, by_value, parts_of, write_down
+from faudit.sweep.update import HEADS, NEEDS_DATA, NEXT, RunUpdate, parts_of, task_function, write_down
 
 OBJECT_STORE = 256 * 2**20  # bytes, for a Ray on this machine: it holds only updates, since the workers read this disk
 CONNECT, ANSWER = 5.0, 15.0  # timeouts in seconds: to connect to an address, and for Ray to answer there
 LOOK_EVERY = 1.0  # seconds between two queries of the cluster's nodes
 AHEAD = 4  # updates that a task may send before the driver takes one; then it waits, so the object store stays small
-SICK = 2  # tasks that fail in a row on a node before it gets no more
+MAX_FAILURES = 2  # tasks that fail in a row on a node before it gets no more
 NODE = "ray.io/node-id"  # a label that Ray gives every node
 
 
@@ -122,7 +122,7 @@ class Tasks:
             said = (str(error).splitlines() or [repr(error)])[0].rstrip(".")
             raise ConfigError(f"cannot start on Ray: {said}. Check --address, or use --engine local.") from error
         kind = {"num_returns": "streaming", "max_retries": 0, "_generator_backpressure_num_objects": AHEAD}
-        self._train = ray.remote(**kind)(by_value())
+        self._train = ray.remote(**kind)(task_function())
 
     def close(self) -> None:
         for task in self._tasks:
@@ -151,7 +151,7 @@ class Tasks:
                 self._end(Task(config, lock), Answer("ended", "by another process"))
             elif not any(fits(config, node) for node in self._alive()):
                 need = " and ".join(f"{amount:g} {name}" for name, amount in needs(config).items())
-                but = f" that works ({self._trouble})" if self._sick() else ""
+                but = f" that works ({self._trouble})" if self._failing() else ""
                 text = f"needs {need} on one node: the cluster has no such node{but}"
                 self._end(Task(config, lock), Answer("refused", text))
             else:
@@ -167,7 +167,7 @@ class Tasks:
             self._ray.wait([task.stream for task in self._tasks], num_returns=1, timeout=timeout)
             for _ in range(AHEAD):
                 for task in self._ready():
-                    self._hear(task)
+                    self._receive(task)
         elif not self._answers:
             time.sleep(timeout)
         found, self._answers = self._answers, []
@@ -184,10 +184,10 @@ class Tasks:
         if time.monotonic() - self._looked >= LOOK_EVERY:
             self._looked = time.monotonic()
             self._nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        return [node["Resources"] for node in self._nodes if node["NodeID"] not in self._sick()]
+        return [node["Resources"] for node in self._nodes if node["NodeID"] not in self._failing()]
 
-    def _sick(self) -> list[str]:
-        return [node for node, count in self._failures.items() if count >= SICK]
+    def _failing(self) -> list[str]:
+        return [node for node, count in self._failures.items() if count >= MAX_FAILURES]
 
     def _submit(self, task: Task) -> None:
         """Send a run to a node that has room. The caller holds the lock."""
@@ -198,15 +198,15 @@ class Tasks:
             files = {name: (run.path / name).read_bytes() for name in names if (run.path / name).exists()}
         need = needs(task.config)
         options: dict[str, Any] = {"num_cpus": need["CPU"], "num_gpus": need.get("GPU", 0)}
-        if sick := self._sick():
+        if failing := self._failing():
             plans = self._ray.util.scheduling_strategies
-            options["scheduling_strategy"] = plans.NodeLabelSchedulingStrategy(hard={NODE: plans.NotIn(*sick)})
+            options["scheduling_strategy"] = plans.NodeLabelSchedulingStrategy(hard={NODE: plans.NotIn(*failing)})
         # In a list, Ray does not resolve the reference. So only a node without its own copy fetches the dataset.
         sent = [self._sent[task.config.data]] if task.config.data in self._sent else []
         words = (task.config.to_json(), files, self._data_dir, sent, str(self._runs))
         task.node, task.stream = "", self._train.options(**options).remote(*words)
 
-    def _hear(self, task: Task) -> None:
+    def _receive(self, task: Task) -> None:
         """Take the next item of a task: first the id of its node, then its updates."""
         errors = self._ray.exceptions
         try:
@@ -215,7 +215,7 @@ class Tasks:
                 task.node = came
             else:
                 write_down(came, Run(self._runs / task.config.run_id))
-                self._heed(task, came.answer)
+                self._handle(task, came.answer)
         except errors.RayTaskError as error:  # first, since it is also an instance of its cause's class
             self._fail(task, str(error).strip().splitlines()[-1])
         except FauditError as error:  # from the driver's own disk or data
@@ -224,7 +224,7 @@ class Tasks:
         except (errors.RayError, StopIteration) as error:
             self._end(task, Answer("died", f"its worker was lost ({type(error).__name__})"))
 
-    def _heed(self, task: Task, answer: Answer) -> None:
+    def _handle(self, task: Task, answer: Answer) -> None:
         """Act on an answer. Its remarks are kept and shown when the task ends."""
         if answer.word == "disk":
             self._fail(task, answer.text)
@@ -235,7 +235,7 @@ class Tasks:
             task.remarks.append(f"{task.config.data} was not found on a node, so the driver sends it there")
             self._submit(task)
         else:
-            if task.node not in self._sick():
+            if task.node not in self._failing():
                 del self._failures[task.node]
             self._end(task, answer)
 
@@ -245,7 +245,7 @@ class Tasks:
         self._trouble = f"node {names.get(task.node, 'unknown')}: {reason}"
         if task.node:
             self._failures[task.node] += 1
-            if self._failures[task.node] == SICK:
+            if self._failures[task.node] == MAX_FAILURES:
                 task.remarks.append(f"gives no more runs to {self._trouble}")
         self._end(task, Answer("died", self._trouble))
 

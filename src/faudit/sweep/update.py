@@ -88,7 +88,7 @@ class Sender:
         return b""
 
 
-def by_value() -> Any:
+def task_function() -> Any:
     """The function that a task runs.
 
     Ray pickles a nested function by value, not by name. So even a node without faudit can report its id.
@@ -114,8 +114,8 @@ def train(
 ) -> Iterator[RunUpdate]:
     """Train one run to its end in a temporary store on this node. Messages name the driver's ``store`` instead."""
     config = RunConfig.parse(settings, where="sweep")
-    sweep_up()
-    with own_folder() as folder:
+    remove_leftovers()
+    with locked_folder() as folder:
         run = Run(folder / config.run_id)
         run.path.mkdir()
         for name, data in files.items():
@@ -128,7 +128,7 @@ def train(
                 return
             dataset = unpacked(config.data, fetch)
         for update in updates(config, run, dataset):
-            yield seen_from(update, str(folder), store)
+            yield with_driver_paths(update, str(folder), store)
 
 
 def updates(config: RunConfig, run: Run, dataset: Dataset) -> Iterator[RunUpdate]:
@@ -157,7 +157,7 @@ def updates(config: RunConfig, run: Run, dataset: Dataset) -> Iterator[RunUpdate
             return
 
 
-def seen_from(update: RunUpdate, folder: str, store: str) -> RunUpdate:
+def with_driver_paths(update: RunUpdate, folder: str, store: str) -> RunUpdate:
     """An update whose messages name the driver's files, not the copies here, unless this node's disk failed."""
     word, text, remarks = update.answer.word, update.answer.text, update.answer.remarks
     if word == "disk":
@@ -167,13 +167,13 @@ def seen_from(update: RunUpdate, folder: str, store: str) -> RunUpdate:
 
 
 @contextmanager
-def own_folder() -> Iterator[Path]:
+def locked_folder() -> Iterator[Path]:
     """A temporary folder with a lock. The lock is free when this process ends for any reason."""
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder, filelock.FileLock(Path(folder) / "lock"):
         yield Path(folder)
 
 
-def sweep_up() -> None:
+def remove_leftovers() -> None:
     """Remove the folders of killed tasks: those with ``PREFIX`` that belong to this user and whose lock is free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # already gone, another user's, no folder, or its lock is held
