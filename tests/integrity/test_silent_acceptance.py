@@ -97,7 +97,7 @@ def test_a_table_refuses_the_flags_of_the_study(
 def test_one_run_refuses_a_choice_among_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write(RunConfig(epochs=1), tmp_path)
     code, out, err = said(capsys, ["show", str(run.path), "--where", "rule=dfa"])
-    assert (code, out) == (2, "") and "--where chooses among the runs of a store" in err
+    assert (code, out) == (2, "") and "--where selects runs of a store" in err
 
 
 def test_a_kept_checkpoint_that_is_gone_is_told_of_on_resume(tmp_path: Path) -> None:
