@@ -65,7 +65,7 @@ def test_data_that_cannot_be_read_is_told_of_beside_a_finished_run(
             warnings.simplefilter("always")
             code, out, err = said(capsys, [*trained, "--data-dir", str(folder)])
         assert code == 0 and out.startswith(str(tmp_path / "runs"))
-        assert err.startswith("faudit: warning: ") and f"is finished, whatever {folder} holds: " in err
+        assert err.startswith("faudit: warning: ") and f"is finished and needs no data, but {folder} holds: " in err
         assert err.count("\n") == 1
 
 
