@@ -128,11 +128,11 @@ def overwrite(run: Run, text: str) -> None:
 
 SPOILT: dict[str, tuple[Callable[[Run], None], str]] = {
     "cut": (cut, "is damaged: expected JSON"),
-    "edited": (edit, "was cut or edited, or another version made it"),
-    "of another run": (take_another_runs, "was measured on other weights or data"),
-    "of other weights": (from_other_weights, "was measured on other weights or data"),
+    "edited": (edit, "is truncated, edited or from another version"),
+    "of another run": (take_another_runs, "belongs to other weights or data"),
+    "of other weights": (from_other_weights, "belongs to other weights or data"),
     "no object": (lambda run: overwrite(run, "[]"), "expected a JSON object"),
-    "empty": (lambda run: overwrite(run, "{}"), "was cut or edited"),
+    "empty": (lambda run: overwrite(run, "{}"), "is truncated, edited"),
 }
 
 

@@ -181,6 +181,6 @@ def test_the_environment_of_a_resume_is_recorded(tmp_path: Path) -> None:
     with run.locked():
         run.begin(RunConfig(), first)
         assert run.begin(RunConfig(), first) == []
-        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is b: results may differ"]
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is now b: results may differ"]
         assert run.begin(RunConfig(), {**first, "commit": "b"}) == []
     assert run.environment()["commit"] == "a" and run.environment()["resumed"][0]["commit"] == "b"

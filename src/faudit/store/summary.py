@@ -1,4 +1,4 @@
-"""A run's summary: what `faudit train --json`, `faudit show` and `done.json` say of a run."""
+"""The summary of a run, as in `faudit train --json`, `faudit show` and `done.json`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from faudit.store.rows import Row, finite, growth
 from faudit.store.run import ENDED, Run
 
-SUMMED = {"test_acc", "growth_max", "seconds"}  # what ``done.json`` holds of all rows
+SUMMED = {"test_acc", "growth_max", "seconds"}  # computed over all rows when a run ends
 
 
 def overview(run: Run) -> dict[str, Any]:
-    """What ``faudit train --json`` and ``faudit show --json`` say of a run; null where a number is not there yet."""
+    """The summary in ``faudit train --json`` and ``faudit show --json``; null if a number does not exist yet."""
     config, status = run.config(), run.status
     outcome = (run.outcome() or {}) if status in ENDED else {}
-    summed = outcome.keys() >= SUMMED  # of all rows, when the run ended: then the last one says the rest
+    summed = outcome.keys() >= SUMMED  # then the last row has everything else
     rows = run.last_rows() if summed else run.rows()
     last = rows[-1] if rows else Row()
     hidden, gradients = last.numbers("hidden_norms"), last.numbers("grad_norms")
