@@ -94,7 +94,7 @@ def test_a_probe_of_another_version_is_measured_again_and_no_other(
     monkeypatch.setattr(Probes, "declared", declared)
     once, twice = (audit(run, OURS, data_dir=None) for _ in range(2))
     assert measurements == [["rank"]]
-    assert once.remarks == (f"{run.name}: rank changed since it was audited, and is measured again",)
+    assert once.remarks == (f"{run.name}: measured again, because these probes changed since the last audit: rank",)
     assert not twice.remarks and once.verdict == twice.verdict
 
 
@@ -157,5 +157,5 @@ def test_a_store_that_cannot_be_written_is_judged_all_the_same(run: Run, monkeyp
     monkeypatch.setattr(audits, "write", refused)
     (run.path / audits.FILE).unlink()
     found = audit(run, OURS, data_dir=None)
-    assert found.remarks == ("what was measured is not kept: cannot use it: Read-only file system.",)
+    assert found.remarks == ("the measurements were not kept: cannot use it: Read-only file system.",)
     assert found.verdict.findings and not (run.path / audits.FILE).exists()

@@ -159,10 +159,8 @@ def test_a_copy_is_named_and_judged_once(tmp_path: Path, capsys: pytest.CaptureF
     for words in (["--utility"], [run.name, "copy", run.name]):
         code, out, err = said(capsys, ["audit", "--runs", str(tmp_path), "--json", *words])
         assert code in (1, 3) and [one["run"] for one in json.loads(out)["runs"]] == [str(run.path)]
-        assert (
-            err
-            == f"faudit: note: {tmp_path}/copy is a copy of {run.name} and is left out. Move the copy out "
-            + ("of the store.\n")
+        assert err == f"faudit: note: {tmp_path}/copy is a copy of {run.name} and is left out. Move the copy out " + (
+            "of the store.\n"
         )
 
 

@@ -295,11 +295,13 @@ def here() -> Iterator[None]:
 @contextmanager
 def one_line(what: str) -> Iterator[None]:
     """Somebody else's code: whatever it raises is told on one line, with our own refusals as they are."""
-    from faudit.watch.net import told
+    from faudit.watch.net import error_text
 
     try:
         yield
     except FauditError:
         raise
     except Exception as error:
-        raise ConfigError(f"{what} failed: {told(error)}. Expected code that runs in {Path.cwd().name}/.") from error
+        raise ConfigError(
+            f"{what} failed: {error_text(error)}. Expected code that runs in {Path.cwd().name}/."
+        ) from error

@@ -1,6 +1,6 @@
-"""Gradient norms: how large the true (BP) gradient is at every tap, whatever rule trains.
+"""Gradient norms: the size of the true (BP) gradient at every tap, for any rule.
 
-The gradient is of each sample's own loss, so the median does not depend on the buffer's size. The published study
+The gradient is of each sample's own loss, so the median does not depend on the size of the buffer. The paper
 differentiates the mean over n samples; its numbers are these divided by n.
 """
 

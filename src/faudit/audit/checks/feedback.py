@@ -1,7 +1,7 @@
 """Feedback used: does the credit depend on the feedback at all?
 
-A rule with feedback weights whose credit stays the same when they are drawn afresh is not the rule it says it is: the
-spread of Γ over fresh draws is then exactly zero at every block. The check does not apply to a rule without feedback.
+If new feedback weights leave the credit unchanged, the rule does not use its feedback. The spread of Γ over fresh draws
+is then exactly zero at every block. The check does not apply to a rule without feedback.
 """
 
 from __future__ import annotations

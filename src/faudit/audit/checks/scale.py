@@ -1,7 +1,7 @@
-"""Scale: does one block blow the stream up? max_l ‖h_{l+1}‖ / ‖h_l‖ at the end, against a threshold.
+"""Scale: does one block make the stream explode? Compares max_l ‖h_{l+1}‖ / ‖h_l‖ at the end with a threshold.
 
-The ratio is of each block and not over the whole depth, because a ViT's class token starts tiny. A LayerNorm hides a
-stream that explodes from the loss, but not from this ratio.
+The ratio is per block and not over the whole depth, because a ViT's class token starts very small. A LayerNorm hides an
+exploding stream from the loss, but not from this ratio.
 """
 
 from __future__ import annotations
