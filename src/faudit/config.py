@@ -163,14 +163,14 @@ class RunConfig:
     no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
 
     log_every: int = setting(1, whole(1, 1_000_000), "epochs between two rows (the last epoch always has one)")
-    keep_epochs: tuple[int, ...] = setting((), epoch_list, "epochs whose checkpoint is kept beside the last one")
+    keep_epochs: tuple[int, ...] = setting((), epoch_list, "epochs whose checkpoints are kept besides the last one")
     probe_epochs: tuple[int, ...] = setting(
         (), epoch_list, "epochs at which the costly probes run too (ρ, fresh feedback)"
     )
-    eval_size: int = setting(1024, whole(1, 10_000_000), "test samples in the evaluation buffer (all where fewer)")
+    eval_size: int = setting(1024, whole(1, 10_000_000), "test samples in the evaluation buffer (all if fewer)")
     dtype: str = setting("float32", one_of(("float32", "float64")), "floating-point type of the net")
     threads: int = setting(
-        1, whole(1, 1024), "CPU threads; part of the run's identity because it decides the last bits"
+        1, whole(1, 1024), "CPU threads; part of the run's identity, because it affects the last bits"
     )
     device: str = setting("cpu", device, "cpu, cuda or cuda:N")
 

@@ -24,7 +24,7 @@ class Gradients(Probe):
         Entry(
             "grad_norms",
             "taps",
-            "Median over the samples of ‖∂ℓ_i/∂h_l‖, ℓ_i the loss of one sample: the buffer's size plays no part.",
+            "Median over the samples of ‖∂ℓ_i/∂h_l‖, where ℓ_i is the loss of one sample.",
             unit="L2 norm",
             symbol=r"\|\partial\ell/\partial h_l\|",
             required=True,

@@ -27,7 +27,7 @@ class Movement(Probe):
         Entry(
             "block_turn",
             "blocks",
-            "The least sin∠(W, W_0) over the matrices of a block; null where the initial weights are not known.",
+            "Smallest sin∠(W, W_0) over the matrices of a block; null if the initial weights are not known.",
             unit="sine",
         ),
     )

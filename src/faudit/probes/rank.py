@@ -26,7 +26,7 @@ class Rank(Probe):
         Entry(
             "reference_rank",
             "taps",
-            "Effective rank of the samples' gradient directions; null where fewer than two samples have one.",
+            "Effective rank of the samples' gradient directions; null if fewer than two samples have a gradient.",
             unit="directions",
         ),
     )

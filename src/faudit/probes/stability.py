@@ -28,11 +28,11 @@ class Stability(Probe):
         Entry(
             "stability",
             "scalar",
-            "Mean cosine between the mean gradients of 8 disjoint batches at tap L // 2; null where one is zero.",
+            "Mean cosine between the mean gradients of 8 disjoint batches at tap L // 2; null if one is zero.",
             unit="cosine",
         ),
         Entry(
-            "stability_samples", "scalar", "How many samples each of these batches has.", kind="count", unit="samples"
+            "stability_samples", "scalar", "Number of samples in each of these batches.", kind="count", unit="samples"
         ),
     )
 

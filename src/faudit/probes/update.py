@@ -31,11 +31,11 @@ class Update(Probe):
     )
     entries: ClassVar[tuple[Entry, ...]] = (
         Entry("update_cosine", "scalar", "Cosine between the rule's update and BP's.", unit="cosine"),
-        Entry("update_ratio", "scalar", "Norm of the rule's update, in norms of BP's.", unit="ratio"),
+        Entry("update_ratio", "scalar", "Norm of the rule's update divided by that of BP's.", unit="ratio"),
         Entry(
             "update_cosines",
             "parts",
-            "The same cosine for each part: embed, blocks, readout; null where a part gets no update.",
+            "The same cosine for each part: embed, blocks, readout; null if a part gets no update.",
             unit="cosine",
         ),
         Entry("update_ratios", "parts", "The same ratio for each part.", unit="ratio"),

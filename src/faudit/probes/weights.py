@@ -27,7 +27,7 @@ class Weights(Probe):
         Entry(
             "weight_cosine",
             "signals",
-            "Mean over the classes of the cosine between feedback and forward weight; null where there is none.",
+            "Mean over the classes of the cosine between feedback and forward weight; null if there is none.",
             unit="cosine",
         ),
     )

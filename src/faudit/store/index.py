@@ -57,8 +57,8 @@ def entries(store: Path) -> tuple[list[Overview], list[str]]:
     gone = known.keys() - marks.keys()
     if len(marks) >= FROM and (fresh or gone):
         remember(path, fresh, gone)
-    told = [*damaged, *(copy_of(path, other) for path, other in twice.items())]
-    return [entry for entry in found if entry["run"] not in twice], told
+    messages = [*damaged, *(copy_of(path, other) for path, other in twice.items())]
+    return [entry for entry in found if entry["run"] not in twice], messages
 
 
 def is_text(name: str) -> bool:

@@ -26,25 +26,25 @@ LOOP = (  # entries that the training loop writes
     Entry(
         "test_acc",
         "scalar",
-        "Accuracy on the full test set, every 10 epochs and at the end; null between.",
+        "Accuracy on the full test set, every 10 epochs and at the end; null otherwise.",
         unit="accuracy",
         required=True,
     ),
-    Entry("eval_samples", "scalar", "How many samples the evaluation buffer has.", kind="count", unit="samples"),
-    Entry("test_samples", "scalar", "How many samples the test set has.", kind="count", unit="samples"),
-    Entry("classes", "scalar", "How many classes the dataset has.", kind="count"),
+    Entry("eval_samples", "scalar", "Number of samples in the evaluation buffer.", kind="count", unit="samples"),
+    Entry("test_samples", "scalar", "Number of samples in the test set.", kind="count", unit="samples"),
+    Entry("classes", "scalar", "Number of classes of the dataset.", kind="count"),
     Entry(
         "train_loss",
         "scalar",
-        "Mean cross-entropy over the epoch's batches as they were met; null at epoch 0.",
+        "Mean cross-entropy over the epoch, each batch at the weights of its step; null at epoch 0.",
         unit="nats",
         required=True,
     ),
-    Entry("seconds", "scalar", "Time of training since the row before.", unit="s", required=True, finite=True),
-    Entry("probe_seconds", "scalar", "Time of making this row.", unit="s", required=True, finite=True),
+    Entry("seconds", "scalar", "Training time since the previous row.", unit="s", required=True, finite=True),
+    Entry("probe_seconds", "scalar", "Time to compute this row.", unit="s", required=True, finite=True),
 )
 FOREIGN = (  # entries that only the audit of a foreign model writes
-    Entry("null_of", "scalar", "What Γ was held against; null where no credit was given.", kind="text"),
+    Entry("null_of", "scalar", "How the null of Γ was drawn; null if no credit was given.", kind="text"),
     Entry("dtype", "scalar", "Floating-point type of the model's output.", kind="text"),
 )
 TIMINGS = ("seconds", "probe_seconds")  # the only entries that differ between two identical runs

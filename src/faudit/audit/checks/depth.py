@@ -37,7 +37,7 @@ class Depth(Check):
         if isinstance(both, Finding):
             return both
         if case.config is not None and epoch < self.settled:
-            reason = f"trained for {epoch} epochs: asked from {self.settled} on"
+            reason = f"trained for {epoch} epochs, needed {self.settled}"
             return self.finding(UNDECIDED, reason, threshold=limit)
         value, low, high = both.removed(case.samples)
         change = f"removes {value:.0%} of" if value >= 0 else f"adds {-value:.0%} to"
@@ -46,7 +46,7 @@ class Depth(Check):
         reason = (
             f"training the blocks {change} the errors that frozen blocks make (removed: {low:.0%} to {high:.0%}, 95 %; "
             f"accuracy {both.accuracy:.3f} against {both.frozen:.3f}{both.by_hand}), needed {limit:.0%}"
-            f"{'; by its estimate alone, since the interval holds the threshold' if unsure else ''}"
+            f"{'; by its estimate alone, because the interval contains the threshold' if unsure else ''}"
         )
         return self.finding(status, reason, value=value, threshold=limit, low=low, high=high)
 

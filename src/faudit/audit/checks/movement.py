@@ -29,7 +29,7 @@ class Movement(Check):
         if not case.trains_blocks:
             return self.finding(NOT_APPLICABLE, "its own blocks are frozen", threshold=limit)
         if case.config is None:
-            return self.finding(NOT_APPLICABLE, "a model alone does not say where it began", threshold=limit)
+            return self.finding(NOT_APPLICABLE, "the initial weights of a foreign model are not known", threshold=limit)
         found = least(case.last)
         if found is None:
             return self.finding(NOT_MEASURED, "where its weights began is not known", threshold=limit)

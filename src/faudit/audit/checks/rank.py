@@ -30,7 +30,7 @@ class Rank(Check):
     def find(self, case: Case) -> Finding:
         limit = self.rank
         if case.classes < CLASSES:
-            return self.finding(NOT_APPLICABLE, "with fewer than four classes the gradients span few directions anyway")
+            return self.finding(NOT_APPLICABLE, "with fewer than four classes the gradients always span few directions")
         ranks = case.last.get("reference_rank")
         if not ranks or any(rank is None for rank in ranks):
             return self.finding(NOT_MEASURED, "the rank of the reference was not measured", threshold=limit)

@@ -27,6 +27,6 @@ class Scale(Check):
     def find(self, case: Case) -> Finding:
         value, limit = growth(case.last.get("hidden_norms") or []), self.growth
         if value is None:
-            return self.finding(NOT_MEASURED, "no hidden norms at every tap", threshold=limit)
+            return self.finding(NOT_MEASURED, "the hidden norm of some tap was not measured", threshold=limit)
         reason = f"the largest growth of one block is {value:.3g}×, the limit {limit:g}×"
         return self.finding(at_most(value, limit), reason, value=value, threshold=limit)
