@@ -1,4 +1,4 @@
-"""Load the weights of a foreign model from safetensors, or from PyTorch's format with ``weights_only=True``.
+"""Load the weights of a foreign model from safetensors, or from PyTorch's format without unpickling.
 
 A file that is truncated, malicious or from another model gives a one-line error and leaves the model unchanged.
 """
@@ -48,7 +48,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
 def read(path: Path) -> dict[str, Tensor]:
     """The tensors of a file by name."""
     if not path.is_file():
-        raise ModelError(f"{path}: expected a file of weights, found none")
+        raise ModelError(f"{path}: expected a file of weights, got none")
     try:
         found: Any = (
             load_file(path) if is_safetensors(path) else torch.load(path, map_location="cpu", weights_only=True)
