@@ -1,4 +1,5 @@
 # Two commands for a fresh clone: `make demo` and `make test`. Each sets up its own virtual environment in .venv first.
+# `make test ARGS=--cov` also measures the coverage.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -9,7 +10,7 @@ demo: $(VENV)/installed
 	$(BIN)/faudit demo
 
 test: $(VENV)/installed-dev
-	PATH="$(abspath $(BIN)):$$PATH" scripts/check
+	PATH="$(abspath $(BIN)):$$PATH" scripts/check $(ARGS)
 
 # What a developer runs while writing: the tests without those marked slow.
 fast: $(VENV)/installed-dev

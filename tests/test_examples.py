@@ -28,4 +28,8 @@ def test_there_are_examples() -> None:
         "02_own_rule",
         "03_audit_your_model",
         "04_figures",
+        "05_own_probe",
+        "06_own_check",
+        "07_own_figure",
+        "08_own_dataset",
     ]

@@ -26,8 +26,9 @@ from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.store import checkpoint
 from faudit.store.environment import environment
-from faudit.store.rows import Row, finite, growth, overflow
+from faudit.store.rows import Row, overflow
 from faudit.store.run import ENDED, Run, damaged
+from faudit.store.summary import summary
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
@@ -88,7 +89,7 @@ def writes(
             saved = time.perf_counter()
             yield None
             started += time.perf_counter() - saved  # the time of the caller is not training time
-        run.finish(summary(run, experiment))
+        run.finish({**summary(run.rows()), "weights_sha256": checkpoint.fingerprint(experiment.state.params)})
         yield None
 
 
@@ -214,22 +215,3 @@ def failure(experiment: Experiment, row: Row) -> dict[str, Any]:
     place = f"at tap {tap}" if tap is not None else "in the training loss"
     reason = f"diverged: {found[0]} overflowed {place} after epoch {row['epoch']}"
     return {"reason": reason, "epoch": row["epoch"], "entry": found[0], "tap": tap}
-
-
-def summary(run: Run, experiment: Experiment) -> dict[str, Any]:
-    """The contents of ``done.json``."""
-    rows = run.rows()
-    last = rows[-1]
-    grown = [grown for row in rows if (grown := growth(row["hidden_norms"])) is not None]
-    return {
-        "epochs": last["epoch"],
-        "test_acc": last["test_acc"],
-        "acc_eval": last["acc_eval"],
-        "loss_eval": last["loss_eval"],
-        "hidden_norm": last["hidden_norms"][-1],
-        "grad_norm": last["grad_norms"][-1],
-        "growth": finite(growth(last["hidden_norms"])),
-        "growth_max": finite(max(grown)) if grown else None,
-        "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
-        "weights_sha256": checkpoint.fingerprint(experiment.state.params),
-    }

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import safetensors.torch
 import torch
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from faudit import rng
@@ -47,7 +48,7 @@ def save(path: Path, live: TrainState, epoch: int, *, ties: Mapping[str, Any]) -
 def write(path: Path, tensors: Mapping[str, Tensor], epoch: int, *, ties: Mapping[str, Any]) -> None:
     """Write named tensors, each name prefixed with its kind; ``load`` reads them back."""
     header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors, epoch, ties), **ties}
-    write_whole(path, safetensors.torch.save(dict(tensors), metadata={"faudit": json.dumps(header)}))
+    write_whole(path, to_bytes(dict(tensors), metadata={"faudit": json.dumps(header)}))
 
 
 def restore(run: Run, live: TrainState) -> int:
@@ -105,7 +106,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         # From bytes: safetensors cannot open a path that is not UTF-8, and blocks on a pipe.
         data = contents(path)
-        tensors = {name: value.clone() for name, value in sorted(safetensors.torch.load(data).items())}
+        tensors = {name: value.clone() for name, value in sorted(from_bytes(data).items())}
         head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         header = json.loads(head.get("__metadata__", {}).get("faudit", "{}"))
     except (safetensors.SafetensorError, OSError, ValueError, RecursionError) as error:

@@ -10,8 +10,8 @@ import json
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import chain, pairwise
+from functools import cached_property, lru_cache
+from itertools import chain, groupby, pairwise
 from typing import Any
 
 import orjson
@@ -51,10 +51,16 @@ TIMINGS = ("seconds", "probe_seconds")  # the only entries that differ between t
 OVERFLOWED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
 EXACT = 2**53  # a float holds every whole number up to here
-KINDS: dict[Kind, tuple[str, frozenset[type]]] = {  # the words for a message, and the types that JSON gives
-    "number": ("number", frozenset({float, int, str, type(None)})),  # str: a number that overflowed
-    "count": ("whole number", frozenset({int, type(None)})),
-    "flag": ("truth value", frozenset({bool, type(None)})),
+WORDS: dict[Kind, str] = {"number": "number", "count": "whole number", "flag": "truth value"}
+NONE = type(None)
+ALLOWED: dict[
+    tuple[Kind, bool], set[type]
+] = {  # the types that JSON gives, by kind and whether the value must be finite
+    ("number", False): {float, int, NONE, str},  # str: a number that overflowed
+    ("number", True): {float, int},
+    ("count", False): {int, NONE},
+    ("count", True): {int},
+    ("flag", False): {bool, NONE},
 }
 
 
@@ -138,44 +144,44 @@ def from_lines(lines: Sequence[bytes], *, where: str, first: int = 1) -> list[Ro
 def checked(rows: Sequence[Any]) -> list[Row]:
     """Check rows: known entries, declared shapes, one number of blocks, increasing epochs.
 
-    It checks one entry of all rows at a time, which is several times faster than one row at a time.
+    It checks one entry of many rows at a time, which is several times faster than one row at a time.
     """
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}  # grouped by entries: most rows of a run have the same
     for row in rows:
         if type(row) is not dict:
             raise Damage(f"expected a JSON object, got {quoted(row)}")
-        alike.setdefault(tuple(row), []).append(row)
-    for names in alike:
-        _refuse_names(names)
+    alike = [
+        (_declared(names), list(group)) for names, group in groupby(rows, key=tuple)
+    ]  # neighbouring rows with the same entries
     taps = rows[0]["hidden_norms"] if rows else None
     blocks = len(taps) - 1 if isinstance(taps, list) else 0
-    for names, group in alike.items():
-        for name, column in zip(names, zip(*map(dict.values, group), strict=True), strict=True):
-            if _overflowed(ENTRIES[name], column, blocks=blocks):
+    for entries, group in alike:
+        for entry, column in zip(entries, zip(*map(dict.values, group), strict=True), strict=True):
+            if _overflowed(entry, column, blocks=blocks):
                 for row in group:
-                    row[name] = decoded(row[name])
+                    row[entry.name] = decoded(row[entry.name])
     epochs = [row["epoch"] for row in rows]
     if any(map(operator.ge, epochs, epochs[1:])):
         raise Damage(f"epoch: expected more than in the row before, got {epochs[-1]}")
     return list(map(Row, rows))
 
 
-def _refuse_names(names: tuple[str, ...]) -> None:
+@lru_cache(maxsize=64)  # most rows of all runs have the same entries
+def _declared(names: tuple[str, ...]) -> tuple[Entry, ...]:
+    """The entries of these names; raises Damage if one is not declared or a required one is missing."""
     for name in names:
         if name not in ENTRIES.logged:
             near = nearest(name, ENTRIES.logged) or "."
             raise Damage(f"unknown entry {quoted(name)}{near} A newer faudit may have written it: then upgrade")
     for name in sorted(ENTRIES.required.difference(names)):
         raise Damage(f"{name}: expected in every row, got none")
+    return tuple(ENTRIES[name] for name in names)
 
 
 def _overflowed(entry: Entry, column: Sequence[Any], *, blocks: int) -> bool:
     """Whether an entry overflowed in some row; raises Damage for a value of the wrong shape or kind."""
-    values = _flat(entry, column, blocks=blocks)
-    types = set() if values is None else set(map(type, values))
-    if types == {float} and entry.kind == "number":
-        return False  # the usual case
-    if values is None or not _are_sound(entry, values, types):
+    values = column if entry.shape == "scalar" else _flat(entry, column, blocks=blocks)
+    types = set(map(type, values or ()))
+    if values is None or not types <= ALLOWED[entry.kind, entry.finite] or not _are_in_range(entry, values, types):
         # The last row is the wrong one: the caller has already checked the rows before it.
         raise Damage(f"{entry.name}: expected {_expected(entry, blocks)}, got {quoted(column[-1])}")
     return str in types
@@ -183,8 +189,6 @@ def _overflowed(entry: Entry, column: Sequence[Any], *, blocks: int) -> bool:
 
 def _flat(entry: Entry, column: Sequence[Any], *, blocks: int) -> Sequence[Any] | None:
     """The values of an entry in all rows, flattened; None if the lists do not have the declared shape."""
-    if entry.shape == "scalar":
-        return column
     if not _are_lists(column) or not entry.lengths(blocks).issuperset(map(len, column)):
         return None
     if entry.shape not in NESTED:
@@ -199,19 +203,18 @@ def _are_lists(values: Sequence[Any]) -> bool:
     return {list}.issuperset(map(type, values))
 
 
-def _are_sound(entry: Entry, values: Sequence[Any], types: set[type]) -> bool:
-    """Whether the values have the entry's kind and range."""
-    if not types <= KINDS[entry.kind][1] or (entry.finite and not types <= {int, float}):
-        return False
-    whole = [value for value in values if type(value) is int] if int in types else [0]
-    words = {value for value in values if type(value) is str} if str in types else set()
-    least = -EXACT if entry.kind == "number" else 0
-    return least <= min(whole) and max(whole) <= EXACT and words <= OVERFLOWED.keys()
+def _are_in_range(entry: Entry, values: Sequence[Any], types: set[type]) -> bool:
+    """Whether a float can hold every whole number, no count is negative, and any text is that of an overflow."""
+    if int in types:
+        whole = values if len(types) == 1 else [value for value in values if type(value) is int]
+        if max(whole) > EXACT or min(whole) < (-EXACT if entry.kind == "number" else 0):
+            return False
+    return str not in types or OVERFLOWED.keys() >= {value for value in values if type(value) is str}
 
 
 def _expected(entry: Entry, blocks: int) -> str:
     """The expected value of an entry, in words."""
-    what = KINDS[entry.kind][0]
+    what = WORDS[entry.kind]
     if entry.shape == "scalar":
         return f"a {what}" if entry.finite else f"a {what} or null"
     many = " or ".join(map(str, sorted(entry.lengths(blocks))))

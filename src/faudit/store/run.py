@@ -212,22 +212,23 @@ class Run:
         """Every row, checked. The rows of an ended run must be those that it ended with."""
         lines = self.row_lines()
         rows = from_lines(lines, where=f"{self.path}/rows.jsonl")  # first, because its error names the damaged line
-        if not self._ended_with(lines):
+        if not self._ended_with(lines, self.outcome() or {}):
             raise damaged(self.rows_file, "its rows are not those that the run ended with")
         return rows
 
-    def _ended_with(self, lines: Sequence[bytes]) -> bool:
+    def _ended_with(self, lines: Sequence[bytes], ended: Mapping[str, Any]) -> bool:
         """True if the run has not ended, or has ended with these rows."""
-        ended = self.outcome() or {}
         if "rows" in ended:
             return bool(ended["rows"] == digest(lines))
         last = ended.get("epochs", ended.get("epoch"))  # an earlier version wrote only its last epoch
         return last is None or bool(lines and re.search(rb'"epoch": ?%d\b' % last, lines[-1]))
 
-    def last_rows(self) -> list[Row]:
-        """The last row alone, if every line looks like a row; else all rows, whose check names what is wrong."""
+    def last_rows(self, outcome: Mapping[str, Any]) -> list[Row]:
+        """The last row alone, if the outcome and every line look valid; else all rows, whose check names what is wrong."""
         lines = self.row_lines()
-        if self._ended_with(lines) and all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
+        if self._ended_with(lines, outcome) and all(
+            line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines
+        ):
             return from_lines(lines[-1:], where=f"{self.path}/rows.jsonl", first=len(lines))
         return self.rows()
 
@@ -340,7 +341,7 @@ OUTCOME = {
     **dict.fromkeys(("test_acc", "growth_max", "seconds"), "a number"),
     "rows": "an object",
 }
-ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects", "imported": "an object"}
+ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects"}
 
 
 def damaged(path: str | Path, problem: str) -> DamagedError:

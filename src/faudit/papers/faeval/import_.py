@@ -15,8 +15,9 @@ from faudit.papers.document import ADVICE, Field, read_document, strict
 from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE
 from faudit.papers.faeval.recipe import recipe
 from faudit.store.files import write_whole
-from faudit.store.rows import Row, finite, growth, overflow, to_line
+from faudit.store.rows import Row, overflow, to_line
 from faudit.store.run import ENDED, Run
+from faudit.store.summary import summary
 
 
 def import_files(paths: Iterable[Path], runs: Path) -> tuple[list[Run], list[str]]:
@@ -57,7 +58,8 @@ def import_file(path: Path, runs: Path) -> list[Run]:
 
 def refuse_another(run: Run, origin: Mapping[str, Any]) -> None:
     """Refuse a directory that came from another file, or from another log of this one."""
-    held = run.environment().get("imported", {}) if (run.path / "env.json").exists() else origin
+    held = run.environment().get("imported") if (run.path / "env.json").exists() else origin
+    held = held if isinstance(held, Mapping) else {}
     if any(held.get(name) != origin[name] for name in ("sha256", "log")):
         expected, got = ([one.get(name) for name in ("file", "log", "sha256")] for one in (origin, held))
         raise StoreError(
@@ -68,8 +70,7 @@ def refuse_another(run: Run, origin: Mapping[str, Any]) -> None:
 
 def write(run: Run, config: RunConfig, rows: list[Row], *, origin: Mapping[str, Any]) -> None:
     """Make the run's directory; what says that it ended comes last, so that a kill leaves a run that did not end."""
-    last, steps = rows[-1], [growth(row["hidden_norms"]) for row in rows]
-    known = [step for step in steps if step is not None]
+    last = rows[-1]
     with run.locked():
         refuse_another(run, origin)
         run.begin(config, {"imported": origin})
@@ -77,10 +78,7 @@ def write(run: Run, config: RunConfig, rows: list[Row], *, origin: Mapping[str, 
         if last["epoch"] < config.epochs or overflow(last):
             reason = f"diverged: the log in {origin['file']} ends at epoch {last['epoch']} of {config.epochs}"
             return run.fail({"reason": reason, "epoch": last["epoch"], "entry": None, "tap": None})
-        scores = {name: last[name] for name in ("test_acc", "acc_eval", "loss_eval")}
-        sizes = {"hidden_norm": last["hidden_norms"][-1], "grad_norm": last["grad_norms"][-1]}
-        grown = {"growth": finite(steps[-1]), "growth_max": finite(max(known, default=None))}
-        return run.finish({"epochs": last["epoch"], **scores, **sizes, **grown, "seconds": 0.0, "weights_sha256": None})
+        return run.finish({**summary(rows), "weights_sha256": None})
 
 
 def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
