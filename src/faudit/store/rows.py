@@ -53,9 +53,7 @@ AGAIN = "Put the right file back, or train the run from the start with `faudit t
 EXACT = 2**53  # a float holds every whole number up to here
 WORDS: dict[Kind, str] = {"number": "number", "count": "whole number", "flag": "truth value"}
 NONE = type(None)
-ALLOWED: dict[
-    tuple[Kind, bool], set[type]
-] = {  # the types that JSON gives, by kind and whether the value must be finite
+ALLOWED: dict[tuple[Kind, bool], set[type]] = {  # JSON types, by kind and whether the value must be finite
     ("number", False): {float, int, NONE, str},  # str: a number that overflowed
     ("number", True): {float, int},
     ("count", False): {int, NONE},
@@ -149,9 +147,7 @@ def checked(rows: Sequence[Any]) -> list[Row]:
     for row in rows:
         if type(row) is not dict:
             raise Damage(f"expected a JSON object, got {quoted(row)}")
-    alike = [
-        (_declared(names), list(group)) for names, group in groupby(rows, key=tuple)
-    ]  # neighbouring rows with the same entries
+    alike = [(_declared(names), list(group)) for names, group in groupby(rows, key=tuple)]  # with the same entries
     taps = rows[0]["hidden_norms"] if rows else None
     blocks = len(taps) - 1 if isinstance(taps, list) else 0
     for entries, group in alike:

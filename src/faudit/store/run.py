@@ -224,7 +224,7 @@ class Run:
         return last is None or bool(lines and re.search(rb'"epoch": ?%d\b' % last, lines[-1]))
 
     def last_rows(self, outcome: Mapping[str, Any]) -> list[Row]:
-        """The last row alone, if the outcome and every line look valid; else all rows, whose check names what is wrong."""
+        """The last row alone, if outcome and lines look valid; else all rows, whose check names what is wrong."""
         lines = self.row_lines()
         if self._ended_with(lines, outcome) and all(
             line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines
