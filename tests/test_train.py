@@ -184,7 +184,7 @@ def test_rows_missing_under_a_checkpoint_are_noticed(tmp_path: Path) -> None:
     next(rows), next(rows), next(rows)
     rows.close()  # type: ignore[attr-defined]  # stream is a generator
     run.rows_file.unlink()
-    with pytest.raises(StoreError, match=r"these are not the rows that last.safetensors was written after"):
+    with pytest.raises(StoreError, match=r"its rows do not match the digest in last.safetensors"):
         list(stream(QUICK, run))
 
 

@@ -102,7 +102,7 @@ def test_rows_that_are_linked_to_themselves_get_one_line(run: Run) -> None:
 
 def test_the_same_question_is_welcome_and_another_is_not(run: Run) -> None:
     assert run.begin(RunConfig(), ENV) == []
-    assert "torch was 1, is 2" in run.begin(RunConfig(), {**ENV, "torch": "2"})[0]
+    assert "torch was 1, is now 2" in run.begin(RunConfig(), {**ENV, "torch": "2"})[0]
     with pytest.raises(StoreError, match="another configuration"):
         run.begin(RunConfig(lr=0.5), ENV)
     with pytest.raises(StoreError, match="digits files are not those"):
@@ -181,6 +181,6 @@ def test_the_environment_of_a_resume_is_recorded(tmp_path: Path) -> None:
     with run.locked():
         run.begin(RunConfig(), first)
         assert run.begin(RunConfig(), first) == []
-        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is b: results may differ"]
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is now b: results may differ"]
         assert run.begin(RunConfig(), {**first, "commit": "b"}) == []
     assert run.environment()["commit"] == "a" and run.environment()["resumed"][0]["commit"] == "b"

@@ -305,11 +305,13 @@ def here() -> Iterator[None]:
 @contextmanager
 def one_line(what: str) -> Iterator[None]:
     """Run the user's code: turn whatever it raises into a one-line error. faudit's own errors pass unchanged."""
-    from faudit.watch.net import told
+    from faudit.watch.net import error_text
 
     try:
         yield
     except FauditError:
         raise
     except Exception as error:
-        raise ConfigError(f"{what} failed: {told(error)}. Expected code that runs in {Path.cwd().name}/.") from error
+        raise ConfigError(
+            f"{what} failed: {error_text(error)}. Expected code that runs in {Path.cwd().name}/."
+        ) from error

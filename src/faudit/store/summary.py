@@ -1,4 +1,4 @@
-"""A run's summary: what ``done.json`` says of a finished run, and ``faudit show`` and ``--json`` of any run."""
+"""The summary of a run, as in ``done.json``, ``faudit show`` and ``--json``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from faudit.store.rows import Row, finite, growth
 from faudit.store.run import ENDED, Run
 
-SUMMED = {"test_acc", "growth_max", "seconds"}  # what a summary takes from all rows
+SUMMED = {"test_acc", "growth_max", "seconds"}  # computed from all rows
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """The last row in short, and what all rows give together; null where a number is not there yet."""
+    """A summary of the last row and totals over all rows; null if a number does not exist yet."""
     last = rows[-1] if rows else Row()
     hidden, gradients = last.numbers("hidden_norms"), last.numbers("grad_norms")
     grown = [value for row in rows if (value := growth(row["hidden_norms"])) is not None]
@@ -31,10 +31,10 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def overview(run: Run) -> dict[str, Any]:
-    """What ``faudit train --json`` and ``faudit show --json`` say of a run."""
+    """The summary in ``faudit train --json`` and ``faudit show --json``."""
     config, status = run.config(), run.status
     outcome = (run.outcome() or {}) if status in ENDED else {}
-    ended = outcome.keys() >= SUMMED  # then the last row alone is read, and done.json says what all of them give
+    ended = outcome.keys() >= SUMMED  # then done.json has the totals, and only the last row is read
     rows = run.last_rows(outcome) if ended else run.rows()
     totals = {name: outcome[name] for name in SUMMED} if ended else {}
     return {

@@ -18,7 +18,7 @@ from faudit.nets.net import Trace
 from faudit.probes import Need
 from faudit.probes.probe import Reading
 from faudit.watch.credit import Credit, ExternalCredit
-from faudit.watch.net import ForeignNet, Inputs, described, told
+from faudit.watch.net import ForeignNet, Inputs, described, error_text
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # logits, y → the loss of each sample, [n]
 Fresh = Callable[[torch.Generator], Credit]  # the credit, had its feedback been drawn from this generator
@@ -64,7 +64,7 @@ class ForeignReading(Reading):
             losses = self.own_loss(logits, self.y)
         except Exception as error:
             raise ModelError(
-                f"the loss failed: {told(error)}. Expected loss(logits, y) with logits {described(logits)} and "
+                f"the loss failed: {error_text(error)}. Expected loss(logits, y) with logits {described(logits)} and "
                 f"y {described(self.y)}."
             ) from error
         if not isinstance(losses, Tensor) or losses.shape != (len(self.y),):
@@ -99,8 +99,8 @@ class ForeignReading(Reading):
                 found = torch.autograd.grad(total, [seen[name] for name in self.net.names], allow_unused=True)
             except RuntimeError as error:
                 raise ModelError(
-                    f"no gradient can be taken through the model: {told(error)}. Expected a model that backprop can "
-                    "pass, without in-place writes to what it needs."
+                    f"no gradient can be taken through the model: {error_text(error)}. Expected a model that backprop "
+                    "can pass, without in-place writes to what it needs."
                 ) from error
         for name, gradient in zip(self.net.names, found, strict=True):
             if gradient is None:
@@ -130,7 +130,7 @@ class ForeignReading(Reading):
             signal = fresh(generator)
         except Exception as error:
             raise ModelError(
-                f"the fresh credit failed: {told(error)}. Expected fresh(generator) → a credit callable."
+                f"the fresh credit failed: {error_text(error)}. Expected fresh(generator) → a credit callable."
             ) from error
         if not callable(signal):
             raise ModelError(f"the fresh credit: expected a credit callable, got {described(signal)}")
