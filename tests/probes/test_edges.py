@@ -113,7 +113,7 @@ def test_without_a_gradient_every_sample_is_counted() -> None:
     reading = at_edge("no gradient", "dfa")[1]
     counted = {name: entry for probe in PROBES for name, entry in PROBES[probe]().measure(reading).items()}
     assert counted["gamma_undefined"] == counted["rho_undefined"] == [SAMPLES] * 3
-    assert counted["precision_undefined"] == [SAMPLES] * 4 and counted["precision_fitted"] == 0
+    assert counted["precision_undefined"] == [SAMPLES] * 4 and counted["precision_fitted"] == counted["fitted"] == 0
     assert counted["rho_valid"] == [False] * 3
     assert counted["nudging"] == [0.0] * 3, "measured: no step changes this loss"
 

@@ -3,6 +3,8 @@
 Each sample's gradient at a tap is scaled to length 1; the effective rank of the n directions is 1 / mean of cos² over
 the pairs of different samples (their participation ratio): 1 where all samples pull along one line, whichever way, and
 at most C − 1 behind a linear head with C classes. Cosines against a reference of rank 1 say the same thing n times.
+Rows of exactly zero are left out. Fitted samples (``Reading.fitted``) are not: the rank describes the gradients as the
+network has them, and ``reference`` judges their precision.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The buffer is cut into 8 disjoint batches; the BP gradient at tap L // 2 is averaged over each, normalised, and the mean
 pairwise cosine taken. Near 1, every batch has the same "gradient": a label for the kind of failure in which a network
-has stopped looking at its input, not a test of its own.
+has stopped looking at its input, not a test of its own. Fitted samples (``Reading.fitted``) stay in: their gradients
+are tiny and hardly move the mean of a batch.
 """
 
 from __future__ import annotations
