@@ -39,7 +39,7 @@ class Distribution(Probe):
         Entry(
             "gamma_chance",
             "blocks",
-            "1.96/√(d·n), half the width of the 95 % interval of Γ between random directions; n is the number of cosines.",
+            "1.96/√(d·n), half the width of the 95 % interval of Γ between random directions; n counts the cosines.",
             unit="cosine",
         ),
         Entry("gamma_first", "scalar", "Γ of the first block.", unit="cosine"),

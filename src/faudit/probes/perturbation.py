@@ -60,7 +60,9 @@ class Perturbation(Probe):
             symbol=r"\rho_l",
         ),
         Entry("rho_valid", "blocks", "Whether both controls hold: rho_bp near 1 and rho_random near 0.", kind="flag"),
-        Entry("rho_undefined", "blocks", "How many of these samples have no correlation.", kind="count", unit="samples"),
+        Entry(
+            "rho_undefined", "blocks", "How many of these samples have no correlation.", kind="count", unit="samples"
+        ),
         Entry(
             "rho_pooled",
             "blocks",

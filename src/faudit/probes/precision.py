@@ -4,9 +4,9 @@ The BP gradient is computed again in float64, from the input on. Where the netwo
 a sample's direction, the reference is sound however small it is; where they do not, Γ against it says nothing. A
 magnitude alone cannot tell: float32 holds 1e-9 as well as 1, and a well-fitted network has small gradients because its
 error is small. So the gradient is also given relative to the output error e = softmax(logits) − onehot(y). A fitted
-sample has an error that the network's own precision cannot hold (``Reading.fitted``). It has no gradient to be right or
-wrong about, and a good fit is no fault of the reference: it is counted apart. A sample whose gradient is exactly zero in
-both precisions is counted apart too, because it has no direction to agree on.
+sample has an error that the network's own precision cannot hold (``Reading.fitted``). It is counted apart, because a
+good fit is no fault of the reference. A sample whose gradient is exactly zero in both precisions is counted apart too,
+because it has no direction to agree on.
 """
 
 from __future__ import annotations
