@@ -31,12 +31,11 @@ from faudit.store.rows import Row
 from faudit.tensors import cosines
 from faudit.watch.copies import inspected
 from faudit.watch.reading import ForeignReading
-from tests.probes.test_edges import agree
 from tests.support.cases import HEALTHY, case
 from tests.support.edges import at_edge
 from tests.support.models import MLP_TAPS, batch, mlp
 from tests.support.nets import Setup
-from tests.support.probes_by_hand import ORACLES, Known
+from tests.support.probes_by_hand import ORACLES, Known, agree
 from tests.support.readings import per_sample_gradients, reading_of
 
 SAMPLES, FITTED = 12, 4

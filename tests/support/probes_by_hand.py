@@ -15,6 +15,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from faudit.nets.net import part
@@ -25,6 +26,11 @@ from tests.support.oracle import Array, Oracle
 from tests.support.rules_by_hand import CREDITS, expected, oracle_of
 
 Entries = dict[str, Any]
+
+# float32 against float64: 1e-4 of a number, or 1e-5 of a cosine. A size has no such floor, the study's finite
+# differences in float32 a higher one.
+FLOOR = {"grad_norms": 0.0, "grad_norms_frobenius": 0.0, "grad_relative": 0.0, "nudging": 1e-7, "nudging_study": 1e-6}
+FLOOR |= {"rho_study": 1e-3}
 
 
 class Known:
@@ -320,3 +326,12 @@ ORACLES: dict[str, Callable[[Known], Entries]] = {
     "rank": rank_by_hand,
     "weights": weights_by_hand,
 }
+
+
+def agree(name: str, got: Any, want: Any) -> bool:
+    """Whether what a probe gave is what the hand gives, in shape, type and number."""
+    if isinstance(want, list):
+        return isinstance(got, list) and len(got) == len(want) and all(map(agree, [name] * len(want), got, want))
+    if want is None or got is None or isinstance(want, bool | int):
+        return type(got) is type(want) and got == want
+    return isinstance(got, float) and got == pytest.approx(want, rel=1e-4, abs=FLOOR.get(name, 1e-5))

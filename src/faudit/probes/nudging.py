@@ -31,8 +31,8 @@ class Nudging(Probe):
         Entry(
             "nudging",
             "blocks",
-            "Mean change of the loss after a step of 1 % of ‖h‖ against the credit, in float64, over the samples that are "
-            "not fitted; null where none has a credit.",
+            "Mean change of the loss after a step of 1 % of ‖h‖ against the credit, in float64, over the samples that "
+            "are not fitted; null where none has a credit.",
             unit="nats",
         ),
         Entry("nudging_random", "blocks", "Control: the same along a random direction.", unit="nats"),
