@@ -33,7 +33,7 @@ def test_a_run_has_every_entry_at_epoch_0_and_after_each_epoch(tmp_path: Path) -
     assert run.status == "done" and [row["epoch"] for row in rows] == [0, 1, 2, 3]
     for row in rows:
         assert list(row) == [
-            "epoch", "hidden_norms", "grad_norms", "grad_norms_frobenius", "gamma", "gamma_undefined",
+            "epoch", "hidden_norms", "grad_norms", "grad_norms_frobenius", "gamma", "gamma_undefined", "fitted",
             "acc_eval", "loss_eval", "test_acc", "eval_samples", "test_samples", "classes", "train_loss", "seconds",
             "probe_seconds",
         ]  # fmt: skip

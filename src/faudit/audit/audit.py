@@ -128,12 +128,17 @@ def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) ->
 
 
 def lacking(row: Row) -> list[str]:
-    """The costly probes with an entry that is missing in a row."""
+    """The probes of which a row does not hold every entry.
+
+    A row from before the entry ``fitted`` counted fitted samples in Γ, ρ and nudging. There every probe that judges the
+    credit is measured again, so that Γ and its null are over the same samples.
+    """
     declared = {name: PROBES.declared(name) for name in PROBES}
+    is_older = "fitted" not in row
     return [
         name
         for name, probe in declared.items()
-        if probe.tier == "full" and any(entry.name not in row for entry in probe.entries)
+        if (is_older and "credit" in probe.needs) or any(entry.name not in row for entry in probe.entries)
     ]
 
 

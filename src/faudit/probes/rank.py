@@ -3,6 +3,7 @@
 Each sample's gradient at a tap is scaled to length 1. The effective rank of the n directions is 1 / mean of cos² over
 the pairs of different samples (their participation ratio). It is 1 if all gradients lie on one line, with either sign,
 and at most C − 1 below a linear head with C classes. Cosines with a reference of rank 1 do not distinguish the samples.
+Rows of exactly zero are left out. Fitted samples (``Reading.fitted``) stay in: ``reference`` judges their precision.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The buffer is split into 8 disjoint batches. The BP gradient at tap L // 2 is averaged over each batch, and the mean
 pairwise cosine of these averages is taken. Near 1, the gradient no longer depends on the input. This is a label for the
-kind of failure, not a test.
+kind of failure, not a test. Fitted samples (``Reading.fitted``) stay in: their gradients are tiny.
 """
 
 from __future__ import annotations

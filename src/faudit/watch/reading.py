@@ -80,8 +80,16 @@ class ForeignReading(Reading):
 
     @cached_property
     def errors(self) -> Tensor:
+        return self._errors_at(self.trace.logits)
+
+    @cached_property
+    def errors_in_double(self) -> Tensor:
+        return self.doubled._errors_at(self.trace.logits.double())  # its labels are float64 too
+
+    def _errors_at(self, logits: Tensor) -> Tensor:
+        """The gradient of each sample's loss at these logits."""
         with torch.enable_grad():
-            logits = self.trace.logits.detach().requires_grad_()
+            logits = logits.detach().requires_grad_()
             (error,) = torch.autograd.grad(self.loss(logits).sum(), logits)
         return error
 
