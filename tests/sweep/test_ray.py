@@ -20,8 +20,8 @@ from faudit.sweep import ray as engine
 from faudit.sweep.drive import Outcome, drive
 from faudit.sweep.engine import Answer
 from faudit.sweep.ray import Tasks
+from faudit.sweep.run_update import RunUpdate
 from faudit.sweep.study import read
-from faudit.sweep.update import RunUpdate
 from faudit.train import fit, stream
 from tests.support.clusters import two_nodes
 from tests.support.idx_files import write as write_idx

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from faudit.audit.checks.check import Case, Control
-from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict, judge
+from faudit.audit.judge import Verdict, judge
 from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, default, identity
 from faudit.errors import StoreError
@@ -22,8 +22,6 @@ from faudit.store import audits
 from faudit.store.audits import KeptAudit
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
-
-EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faudit.audit.protocol import DEFAULT, PROTOCOLS
+from faudit.cli.exit_codes import VERDICTS
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
 from faudit.cli.output import print_json, remark, write_page
 from faudit.config import quoted
@@ -111,7 +112,7 @@ def flag(name: str) -> str:
 
 
 def audit_runs(args: argparse.Namespace) -> int:
-    from faudit.audit.audit import EXIT_CODES, ControlIndex, audit
+    from faudit.audit.audit import ControlIndex, audit
     from faudit.audit.method import methods, worst
     from faudit.audit.page import page
     from faudit.audit.protocol import protocol
@@ -154,7 +155,7 @@ def audit_runs(args: argparse.Namespace) -> int:
         )
     elif args.markdown != STDOUT:
         tell(audited, by_method, **extra)
-    return EXIT_CODES[together]
+    return VERDICTS[together]
 
 
 def finished(store: Path) -> list[Run]:
@@ -226,7 +227,6 @@ def audit_factory(args: argparse.Namespace) -> int:
         raise ConfigError(unknown("dataset", args.data, list(DATASETS)))
     if args.samples == 0:
         raise ConfigError("--samples: expected at least 1, got 0")
-    from faudit.audit.audit import EXIT_CODES
     from faudit.audit.protocol import protocol
     from faudit.watch.model import audit_model
     from faudit.watch.weights import load_weights
@@ -255,7 +255,7 @@ def audit_factory(args: argparse.Namespace) -> int:
         print_json({"model": args.model, **audited.to_json()})
     elif args.markdown != STDOUT:
         print(audited)
-    return EXIT_CODES[audited.verdict.verdict]
+    return VERDICTS[audited.verdict.verdict]
 
 
 def built(target: str) -> nn.Module:

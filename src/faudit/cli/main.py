@@ -1,16 +1,6 @@
-"""The command line: the commands, the handling of errors, and the exit codes.
+"""The command line: the commands, and what becomes of an error. ``exit_codes.py`` lists the exit codes.
 
 Results go to stdout; progress and problems go to stderr. Only the commands that compute import torch.
-
-    0    done; ``audit``: trustworthy
-    1    ``audit``: needs walk-back; ``train`` and ``sweep``: a run diverged
-    2    an error that one line explains
-    3    ``audit``: inconclusive
-    70   a bug of faudit: the traceback is on stderr
-    71   your code (``--model``, ``--credit``) called ``sys.exit``
-    74   a result could not be written to stdout
-    130  interrupted
-    141  the reader of stdout exited before it had read everything, as ``head`` does
 """
 
 from __future__ import annotations
@@ -24,6 +14,7 @@ from types import ModuleType
 from faudit import __version__
 from faudit.cli import audit, bench, data, demo, export, figure, import_, reproduce, show, sweep, train
 from faudit.cli import list as list_
+from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
 from faudit.cli.flags import Parser
 from faudit.cli.output import Unwritten, complain, prepare_streams, silence_stdout
 from faudit.errors import OUT_OF_MEMORY, ConfigError, FauditError, is_out_of_memory
@@ -44,7 +35,6 @@ COMMANDS: dict[str, ModuleType] = {
     "bench": bench,
 }
 MAKE_RUNS = ("train", "sweep", "reproduce", "demo")
-ERROR, BUG, FOREIGN_EXIT, NO_OUTPUT, INTERRUPTED, CLOSED_PIPE = 2, 70, 71, 74, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:

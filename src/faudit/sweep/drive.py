@@ -22,9 +22,9 @@ from faudit.config import RunConfig
 from faudit.errors import LockedError, StoreError
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run, Status
-from faudit.sweep.board import recorded
 from faudit.sweep.display import Display, last_row, shown, standing
 from faudit.sweep.engine import Engine, Start
+from faudit.sweep.tensorboard import recorded
 
 POLL = 0.5  # seconds to wait for answers from the engine
 LOOK_AGAIN = 1.0  # seconds between two checks of runs that another process holds

@@ -29,7 +29,7 @@ from faudit.errors import ConfigError, FauditError, LockedError
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run
 from faudit.sweep.engine import Answer, Start, cores, loaded
-from faudit.sweep.update import HEADS, NEEDS_DATA, NEXT, RunUpdate, parts_of, task_function, write_down
+from faudit.sweep.run_update import HEADS, NEEDS_DATA, NEXT, RunUpdate, parts_of, task_function, write_down
 
 OBJECT_STORE = 256 * 2**20  # bytes, for a Ray on this machine: it holds only updates, since the workers read this disk
 CONNECT, ANSWER = 5.0, 15.0  # timeouts in seconds: to connect to an address, and for Ray to answer there

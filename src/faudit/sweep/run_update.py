@@ -101,7 +101,7 @@ def task_function() -> Any:
 
         yield ray.get_runtime_context().get_node_id()
 
-        from faudit.sweep.update import train  # imported here, since Ray would pickle a name from the outer scope
+        from faudit.sweep.run_update import train  # imported here, since Ray would pickle a name from the outer scope
 
         fetch = (lambda: ray.get(sent[0])) if sent else None
         yield from train(settings, files, data_dir, fetch, store)

@@ -15,8 +15,8 @@ from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.store import checkpoint
 from faudit.store.run import Run
-from faudit.sweep import update as node
-from faudit.sweep.update import NEEDS_DATA, NEXT, Fetch, RunUpdate, parts_of, train, unpacked, write_down
+from faudit.sweep import run_update as node
+from faudit.sweep.run_update import NEEDS_DATA, NEXT, Fetch, RunUpdate, parts_of, train, unpacked, write_down
 from faudit.train import fit, stream
 from tests.support.nets import tiny_dataset
 from tests.support.runs import TINY, identical
