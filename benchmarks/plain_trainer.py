@@ -1,9 +1,9 @@
-"""The yardstick of ``faudit bench train``: BP and DFA on CIFAR-10 as a careful PyTorch user writes them.
+"""The baseline of ``faudit bench train``: BP and DFA on CIFAR-10 as a careful PyTorch user writes them.
 
-A ``DataLoader`` with two workers; random crop, flip and normalisation sample by sample, as torchvision's recipe for
-CIFAR-10 does it on pictures (``Pictures``) or, faster, on tensors (``Tensors``); ``nn.Module`` blocks; for DFA one
-optimizer, one backward pass and one clipping per part. It shares no code with faudit, and a test holds its steps
-against faudit's, so both do the same work. torchvision itself is not needed.
+It uses a ``DataLoader`` with two workers. Random crop, flip and normalisation work per sample, as in torchvision's
+recipe for CIFAR-10, on pictures (``Pictures``) or, faster, on tensors (``Tensors``). The blocks are ``nn.Module``. DFA
+has one optimizer, one backward pass and one clipping per part. It shares no code with faudit. A test compares its steps
+with faudit's, so both do the same work. torchvision itself is not needed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PlainResMLP(nn.Module):
 
 
 class Crop(nn.Module):
-    """Black padding, then a window at random."""
+    """Pad with black, then cut out a random window."""
 
     def forward(self, picture: Image.Image) -> Image.Image:
         picture = ImageOps.expand(picture, border=4, fill=0)
@@ -65,7 +65,7 @@ class Crop(nn.Module):
 
 
 class Flip(nn.Module):
-    """Left to right, half of the time."""
+    """Flip left to right with probability 1/2."""
 
     def forward(self, picture: Image.Image) -> Image.Image:
         return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if torch.rand(1) < 0.5 else picture
@@ -80,7 +80,7 @@ class ToTensor(nn.Module):
 
 
 class Normalize(nn.Module):
-    """(x − mean) / std per channel, on a copy, refusing a std of 0: as the general-purpose transform has to."""
+    """(x − mean) / std per channel, on a copy, with a check for a std of 0, as in the general-purpose transform."""
 
     def forward(self, image: Tensor) -> Tensor:
         image = image.clone()
@@ -91,7 +91,7 @@ class Normalize(nn.Module):
 
 
 class Pictures(TorchDataset[tuple[Tensor, int]]):
-    """One picture at a time through a chain of modules, the same PIL and torch operations as torchvision's recipe."""
+    """Transforms one picture at a time with the same PIL and torch operations as torchvision's recipe."""
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
         self.x, self.y = x.permute(0, 2, 3, 1).contiguous().numpy(), y.tolist()  # [N, H, W, C]
@@ -105,7 +105,7 @@ class Pictures(TorchDataset[tuple[Tensor, int]]):
 
 
 class Tensors(TorchDataset[tuple[Tensor, int]]):
-    """The same on tensors, without pictures in between: what a user does who has profiled the loader."""
+    """The same transforms on tensors, without pictures, as a user writes them after profiling the loader."""
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
         self.x, self.y = x, y.tolist()
@@ -191,6 +191,6 @@ class PlainDFA:
 
 
 def epoch(trainer: PlainBP | PlainDFA, batches: DataLoader[tuple[Tensor, int]]) -> float:
-    """One pass over the training set; returns the mean loss."""
+    """Train for one pass over the training set and return the mean loss."""
     losses = [trainer.step(x, torch.as_tensor(y)) for x, y in batches]
     return sum(losses) / len(losses)

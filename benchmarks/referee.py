@@ -1,11 +1,11 @@
-"""Where the study's floor and the float64 referee agree, and where they do not: on real networks, by buffer size.
+"""Compare the paper's floor with the float64 referee on real networks, for several buffer sizes.
 
     python benchmarks/referee.py --runs RUNS [--data-dir DIR] [--out FILE.md]
 
-For every finished run of a store that has its weights, and for buffers of 128, 1024 and 2048 test samples: the median
-‖∂L/∂h_L‖ of the mean loss (the study's number), whether it is below the study's 1e-7, the share of samples on whose
-direction float64 agrees at the worst tap, and how many samples are fitted to the last bit. The floor moves with the
-buffer, as 1/n; what it is to warn of does not.
+It uses every finished run of a store that has its weights, and buffers of 128, 1024 and 2048 test samples. It prints
+the median ‖∂L/∂h_L‖ of the mean loss (the paper's number), whether that is below the paper's 1e-7, the share of samples
+whose gradient direction float64 confirms at the worst tap, and the number of samples that are fitted to the last bit.
+The paper's number falls with the buffer size as 1/n, although the network is the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def lines(run: Run, config: RunConfig, data_dir: Path | None) -> list[list[str]]
         reading, _ = reading_of(run, replace(config, eval_size=size), data_dir=data_dir)
         n = len(reading.y)
         if n == seen:
-            continue  # the test set has no more
+            continue  # the test set has no more samples
         seen = n
         floor = median(norms(reading.gradients[-1])) / n
         row = Precision().measure(reading)

@@ -1,7 +1,7 @@
-"""Which branch does the published StudentNet have? Three readings, trained on the teacher's task; prints what decides.
+"""Find out which branch the published StudentNet has: train three candidates on the teacher's task and print the facts.
 
-The study says: no normalisation, φ_α(z) = (1 − α) z + α tanh(z), under DFA a largest growth of about 7× per block, and
-no check ever fires. Call: ``python benchmarks/student_forms.py [EPOCHS]`` (40 by default); a minute or two per line.
+The paper says: no normalisation, φ_α(z) = (1 − α) z + α tanh(z), under DFA a largest growth of about 7× per block, and
+no check ever fires. Call: ``python benchmarks/student_forms.py [EPOCHS]`` (default: 40). A line takes a minute or two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from faudit.train import measure, one_epoch
 
 @dataclass(frozen=True)
 class Bounded(StudentNet):
-    """f = φ(W1·h): a branch that cannot be longer than √d."""
+    """f = φ(W1·h): the norm of the branch cannot exceed √d."""
 
     def branch(self, params: Params, block: int, h: Tensor) -> Tensor:
         return torch.tanh(F.linear(h, params[f"blocks.{block}.w1.weight"], params[f"blocks.{block}.w1.bias"]))
@@ -48,7 +48,7 @@ def main(epochs: int) -> None:
         for rule in ("bp", "dfa"):
             config = RunConfig(net="student", rule=rule, data="teacher", width=128, epochs=epochs)
             experiment = replace(prepare(config, data), net=form(data.sample_shape, data.classes, width=128))
-            if form is not StudentNet:  # the other forms have one layer a block
+            if form is not StudentNet:  # the other forms have one layer per block
                 for unused in [key for key in experiment.state.params if ".w2." in key]:
                     del experiment.state.params[unused]
             largest, smallest = 0.0, inf

@@ -1,6 +1,6 @@
-"""Train the same network with backprop and with DFA, and see what accuracy does not show.
+"""Train the same network with backprop and with DFA, and print what accuracy does not show.
 
-Both start from the same weights and see the same batches. Runs are kept in ./runs: call this again and it only reads.
+Both start from the same weights and see the same batches. The runs are kept in ./runs. A second call only reads them.
 """
 
 from faudit import RunConfig, fit

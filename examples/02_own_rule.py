@@ -1,6 +1,6 @@
-"""Write a rule of your own and use it in a loop of your own: faudit fills a dict of gradients, the rest stays yours.
+"""Write your own rule and use it in your own training loop. faudit computes the gradients; the loop stays yours.
 
-The rule below is DFA with sign feedback: the error reaches each block through the signs of B alone.
+The rule below is DFA with sign feedback: the error reaches each block through the signs of B only.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""Audit a model that is not faudit's: any nn.Module, your data, your credit signal; the model is left as it was.
+"""Audit your own model: any nn.Module, your data, your credit signal. The audit does not change the model.
 
-A plain residual MLP is trained by backprop, and once more with its blocks frozen, as the control that tells whether the
-blocks do anything. Then DFA's credit is held against the true gradient on it: feedback that these blocks never met.
+A plain residual MLP is trained by backprop. It is trained again with its blocks frozen: this control shows whether the
+blocks contribute. Then DFA's credit is compared with the true gradient on it, with feedback that the blocks were not
+trained with.
 """
 
 from collections.abc import Callable
@@ -46,7 +47,7 @@ def trained(*, frozen: bool) -> nn.Module:
 
 
 def dfa(generator: torch.Generator) -> Credit:
-    """credit(taps, logits, y): a signal shaped as each tap, here eB with one B a tap."""
+    """A function credit(taps, logits, y): one signal per tap, shaped like the tap, here e B with one B per tap."""
     matrices = torch.randn(DEPTH + 1, CLASSES, WIDTH, generator=generator)
 
     def credit(taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
@@ -60,7 +61,7 @@ model, control = trained(frozen=False), trained(frozen=True)
 frozen = float((control(test[0]).argmax(dim=1) == test[1]).float().mean())
 taps = ["0", "1.*"]  # names or patterns of model.named_modules(): the embedding, and each block
 
-print("what backprop made of it:", audit_model(model, [test], taps=taps, frozen=[frozen]), sep="\n")
+print("trained by backprop:", audit_model(model, [test], taps=taps, frozen=[frozen]), sep="\n")
 mine = dfa(torch.Generator().manual_seed(0))
 audited = audit_model(model, [test], taps=taps, frozen=[frozen], credit=mine, fresh=dfa)
-print("\nand DFA's credit on it:", audited, sep="\n")
+print("\nDFA's credit on the same model:", audited, sep="\n")

@@ -1,4 +1,4 @@
-"""Make a figure's runs, draw it, and read the numbers behind it.
+"""Train the runs of a figure, draw it, and read the numbers behind it.
 
 ``faudit reproduce snapshot-resmlp --data digits --epochs 2 --seeds 42`` does the same from the shell.
 """

@@ -1,7 +1,7 @@
-"""Write a probe of your own in one file, and measure it on a run that is already trained.
+"""Write your own probe in one file, and measure it on a trained run.
 
 The probe measures how many directions the hidden states span at each tap: the participation ratio of the variances
-along their principal axes. A stream that one direction dominates carries little else.
+along their principal axes. A low number means that one direction dominates the stream.
 """
 
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Write a check of your own in one file, put it into a protocol of your own, and judge a run by it.
+"""Write your own check in one file, put it into your own protocol, and judge a run by it.
 
 The check asks whether the training loss has fallen to a share of what it was after the first epoch. A check is a frozen
 dataclass: its fields are its thresholds, and its class names the entries of a row that it reads.
@@ -38,7 +38,7 @@ OURS = Protocol("ours", checks=(*PROTOCOLS["faudit-2"].checks, Learning(share=0.
 if __name__ == "__main__":
     config = RunConfig(rule="bp", data="digits", epochs=5, batch_size=32, width=64)
     run = fit(config, runs="runs")
-    fit(config.with_(rule="frozen-bp"), runs="runs")  # the control that the depth check asks for
+    fit(config.with_(rule="frozen-bp"), runs="runs")  # the control that the depth check needs
     verdict = audit(run, OURS, data_dir=None).verdict
     print(f"{run.name}: {verdict.verdict} by the protocol {verdict.protocol}")
     for finding in verdict.findings:

@@ -1,7 +1,7 @@
-"""Draw a figure of your own from runs of your own: one file with the numbers, the drawing and the experiments.
+"""Draw your own figure from your own runs. One file holds the experiments, the numbers and the drawing.
 
-A figure names its experiments, turns their rows into plain numbers, and draws those numbers. The JSON beside the
-picture holds what was drawn.
+A figure names its experiments, turns their rows into plain numbers, and draws those numbers. The JSON file beside the
+picture holds every drawn number.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Train on a dataset of your own: one function that returns a Dataset, and the training loop of faudit around it.
+"""Train on your own dataset: a function returns a Dataset, and faudit's training loop uses it.
 
-The dataset is two spirals. ``faudit train --data`` takes registered names only, so this example prepares an experiment
+The dataset is two spirals. ``faudit train --data`` takes only registered names, so this example prepares an experiment
 with the dataset and trains it epoch by epoch.
 """
 

@@ -41,7 +41,8 @@ LAYERS: list[list[str]] = [
 NO_TORCH = [
     "errors", "registry", "config", "stats", "formats", "store/rows", "store/environment", "store/run", "store/files",
     "store/summary", "store/index", "store/table", "audit/judge", "audit/strategies", "sweep/engine", "sweep/drive",
-    "sweep/local", "sweep/display", "sweep/study", "sweep/estimate", "sweep/board", "sweep/ray", "sweep/update",
+    "sweep/local", "sweep/display", "sweep/study", "sweep/estimate", "sweep/tensorboard", "sweep/ray",
+    "sweep/run_update",
     "bench/protocol/cases", "bench/protocol/confusion", "papers/paper", "papers/claim", "papers/document",
     "papers/page", "papers/reproduce", "papers/faeval/__init__", "sweep/names", "figures/plan",
     "figures/style", "figures/crossarch", "figures/penalty_rescue", "cli/main",

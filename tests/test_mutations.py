@@ -28,7 +28,7 @@ REASONS = "test_every_probe_is_measured_or_the_reason_is_known"
 ROWS = "tests/store/test_rows.py"
 AS_WIDE = "test_the_null_without_fresh_feedback_is_as_wide_as_with_it"
 EXPORT, FIGURES = "tests/papers/faeval/test_export.py", "tests/figures/test_figures.py"
-MEAN_LOSS = "test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_loss"
+MEAN_LOSS = "test_an_entry_has_the_papers_words_and_the_gradients_of_the_mean_loss"
 DEEP = "test_deep_means_every_block_but_the_first_and_undefined_stays_undefined"
 GEOMETRIC = "test_the_middle_is_the_geometric_mean_and_the_band_one_deviation_of_the_logarithm"
 SHORTER = "test_shorter_runs_stand_in_where_the_length_was_left_open_and_it_is_told"
@@ -55,6 +55,12 @@ FROZEN, CHECKS = "tests/rules/test_frozen.py", "tests/audit/test_checks.py"
 OWN_STEP = "test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step"
 SAYS_FROZEN = "test_a_rule_says_whether_its_blocks_train"
 BY_WILSON = "test_chance_asks_the_lower_end_of_wilsons_interval_by_hand"
+FITTED = "tests/probes/test_fitted.py"
+OPEN_ONES = "test_gamma_is_the_float64_mean_over_the_samples_above_the_limit_and_the_old_mean_is_another"
+PARTLY = "test_a_probe_of_a_partly_fitted_network_gives_the_number_computed_by_hand"
+OWN_TYPE = "test_the_limit_is_that_of_the_networks_own_type"
+HUNDRED = "test_the_limit_is_a_hundred_rounding_steps_of_one"
+NOT_A_NUMBER = "test_an_error_that_is_no_number_is_not_fitted"
 GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
 
 
@@ -218,7 +224,8 @@ DEFECTS = [
            'credit[0] @ state[f"B.{l}"].T',
            '(credit[0] @ state[f"B.{l}"].T if f"B.{l}" in state else credit[0])', f"{PITFALLS}::{NEVER_SCORES}"),
     Defect("Γ of the whole buffer as one vector", "probes/alignment.py",
-           "cosines(credit, gradient)", "cosines(credit.flatten()[None], gradient.flatten()[None])",
+           "cosines(credit, gradient)",
+           "cosines(credit.flatten()[None], gradient.flatten()[None]).expand(len(credit))",
            f"{PITFALLS}::{OWN_COSINE}"),
     Defect("the headline Γ without block 0", "papers/faeval/export.py",
            "sum(gamma) / len(gamma)", "sum(gamma[1:]) / len(gamma[1:])", f"{PITFALLS}::{ONE_ROW}"),
@@ -258,7 +265,23 @@ DEFECTS = [
            "true = rough = study_changes(reading, tap)", f"{BY_HAND}[perturbation-exploded-dfa]"),
     Defect("a sample without credit scored as unmoved", "probes/nudging.py",
            "torch.where(norms(signal) > 0, change, torch.nan)", "change.nan_to_num(0.0)",
-           f"{BY_HAND}[nudging-fitted-dfa]"),
+           f"{BY_HAND}[nudging-no gradient-fa]"),
+    Defect("fitted samples counted in Γ", "probes/alignment.py",
+           "cosines(credit, gradient)[~reading.fitted]", "cosines(credit, gradient)", f"{FITTED}::{OPEN_ONES}"),
+    Defect("fitted samples counted in the null of Γ", "probes/perturbation.py",
+           "mean_defined(cosines(draw, gradient)[is_open])", "mean_defined(cosines(draw, gradient))",
+           f"{FITTED}::{PARTLY}[perturbation-dfa]"),
+    Defect("fitted samples counted in ρ", "probes/perturbation.py",
+           "mean_defined(row[is_open])", "mean_defined(row)", f"{FITTED}::{PARTLY}[perturbation-dfa]"),
+    Defect("fitted samples counted in nudging", "probes/nudging.py",
+           "change, torch.nan)[~reading.fitted]", "change, torch.nan)", f"{FITTED}::{PARTLY}[nudging-dfa]"),
+    Defect("the limit of float64 for a network in float32", "probes/probe.py",
+           "torch.finfo(self.trace.logits.dtype).eps", "torch.finfo(torch.float64).eps", f"{FITTED}::{OWN_TYPE}"),
+    Defect("the output error rounded before it is judged", "probes/probe.py",
+           "output_error(self.trace.logits.double(), self.y)", "output_error(self.trace.logits.half(), self.y)",
+           f"{FITTED}::{HUNDRED}"),
+    Defect("a NaN taken for a small error", "probes/probe.py",
+           "norms(self.errors_in_double", "norms(self.errors_in_double.nan_to_num(0.0)", f"{FITTED}::{NOT_A_NUMBER}"),
     Defect("a batch of one called one direction", "probes/rank.py",
            "if n < 2:\n        return None", "if n < 2:\n        return 1.0", f"{BY_HAND}[rank-single-dfa]"),
     Defect("a clamp under the ratio of two updates", "probes/update.py",

@@ -33,7 +33,7 @@ def test_a_run_has_every_entry_at_epoch_0_and_after_each_epoch(tmp_path: Path) -
     assert run.status == "done" and [row["epoch"] for row in rows] == [0, 1, 2, 3]
     for row in rows:
         assert list(row) == [
-            "epoch", "hidden_norms", "grad_norms", "grad_norms_frobenius", "gamma", "gamma_undefined",
+            "epoch", "hidden_norms", "grad_norms", "grad_norms_frobenius", "gamma", "gamma_undefined", "fitted",
             "acc_eval", "loss_eval", "test_acc", "eval_samples", "test_samples", "classes", "train_loss", "seconds",
             "probe_seconds",
         ]  # fmt: skip
@@ -184,7 +184,7 @@ def test_rows_missing_under_a_checkpoint_are_noticed(tmp_path: Path) -> None:
     next(rows), next(rows), next(rows)
     rows.close()  # type: ignore[attr-defined]  # stream is a generator
     run.rows_file.unlink()
-    with pytest.raises(StoreError, match=r"these are not the rows that last.safetensors was written after"):
+    with pytest.raises(StoreError, match=r"its rows do not match the digest in last.safetensors"):
         list(stream(QUICK, run))
 
 

@@ -1,4 +1,4 @@
-"""A configuration turned into its parts: net, rule, weights, feedback, optimizer, batches; nothing is written."""
+"""Build the parts of a run from its configuration: net, rule, weights, feedback, optimizer and batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faudit.rules import RULES
 from faudit.rules.rule import Rule
 from faudit.store.checkpoint import TrainState
 
-OPTIMIZERS: dict[str, tuple[Any, set[str]]] = {  # the class, and which settings of its own it reads
+OPTIMIZERS: dict[str, tuple[Any, set[str]]] = {  # the class, and the optimizer settings that it reads
     "adamw": (torch.optim.AdamW, set()),
     "sgd": (torch.optim.SGD, {"momentum"}),
 }
@@ -29,7 +29,7 @@ OPTIMIZERS: dict[str, tuple[Any, set[str]]] = {  # the class, and which settings
 
 @dataclass(frozen=True)
 class Experiment:
-    """A configuration turned into its parts."""
+    """A configuration with the parts that were built from it."""
 
     config: RunConfig
     dataset: Dataset
@@ -41,7 +41,7 @@ class Experiment:
 
 
 def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
-    """Net, rule, weights, feedback and optimizer as they are before the first step; nothing is written."""
+    """Build an experiment as it is before the first step; writes no files."""
     net, rule = build_net(config, dataset), build_rule(config)
     dtype, device = getattr(torch, config.dtype), usable(config.device)
     named = generators(config.seed)
@@ -65,7 +65,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
 
 
 def refuse_unused(config: RunConfig) -> None:
-    """Refuse, all at once, the settings that this net, this rule or this optimizer does not read."""
+    """Refuse settings that this net, rule or optimizer does not read; lists all of them at once."""
     problems = [
         *config.unused_settings("net", names_of(NETS[config.net]), member=f"net {config.net}"),
         *config.unused_settings("rule", names_of(RULES[config.rule]), member=f"rule {config.rule}"),
@@ -76,7 +76,7 @@ def refuse_unused(config: RunConfig) -> None:
 
 
 def names_of(kind: type[Net] | type[Rule]) -> set[str]:
-    """The fields of a net or rule: what it reads of the config."""
+    """The fields of a net or rule, which are the settings that it reads."""
     return {entry.name for entry in fields(kind)}
 
 
@@ -91,7 +91,7 @@ def build_rule(config: RunConfig) -> Rule:
 
 
 def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-    """One optimizer over every parameter; one that gets no gradient (a frozen block) is left alone, decay included."""
+    """One optimizer over all parameters; it skips a parameter without a gradient (a frozen block), weight decay too."""
     kind, reads = OPTIMIZERS[config.optimizer]
     settings = config.settings_of("optimizer", reads)
     optimizer: torch.optim.Optimizer = kind(
@@ -101,7 +101,7 @@ def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.op
 
 
 def usable(device: str) -> torch.device:
-    """The device, if this machine has it."""
+    """The device; raises if this machine does not have it."""
     if device.startswith("cuda") and torch.device(device).index not in (None, *range(torch.cuda.device_count())):
         raise ConfigError(f"device: expected one that this machine has, got {device!r}. Use --device cpu.")
     if device == "cuda" and not torch.cuda.is_available():
@@ -111,7 +111,7 @@ def usable(device: str) -> torch.device:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute with so many CPU threads inside, and as before outside."""
+    """Set the number of CPU threads inside the context and restore it afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

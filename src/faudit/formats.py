@@ -1,6 +1,6 @@
-"""Numbers as text: the one place that decides how many digits a reader sees.
+"""Numbers as text: this module alone decides how many digits are shown.
 
-A dash stands for a number that was not measured or has no value.
+A dash stands for a number that was not measured or is undefined.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def share(value: Any) -> str:
 
 
 def size(value: Any) -> str:
-    """Three digits of a number of any size: 1.23e+04."""
+    """A number with three significant digits: 1.23e+04."""
     return "–" if value is None else f"{float(value):.3g}"
 
 
@@ -31,7 +31,7 @@ def signed(value: float | None) -> str:
 
 
 def gammas(values: list[float | None] | None) -> str:
-    """Cosines side by side, two decimals each, in columns of one width."""
+    """Cosines on one line, two decimals each, in columns of equal width."""
     return " ".join("  –  " if value is None else f"{float(value):+.2f}" for value in values or [])
 
 
@@ -46,31 +46,31 @@ def printed_cosine(value: float) -> str:
 
 
 def printed_size(value: float) -> str:
-    """A number of any size as papers print it: three digits from 0.1 to 1000, beyond that two with an exponent."""
+    """A number as papers print it: three digits from 0.1 to 1000, otherwise two digits and an exponent."""
     return f"{value:.3g}" if 0.1 <= value < 1000 else exponential(value)
 
 
 def short(value: float) -> str:
-    """Two digits of a number of any size, as one would write it by hand: 1.3, 120, 2.2e4."""
+    """A number with two significant digits, as written by hand: 1.3, 120, 2.2e4."""
     if 100 <= value < 1000:
         return f"{value:.0f}"
     return f"{value:.2g}" if 0.01 <= value < 100 else exponential(value)
 
 
 def exponential(value: float) -> str:
-    """Two digits and an exponent without padding: 4.8e8."""
+    """Two significant digits and an exponent without padding: 4.8e8."""
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
 
 def mean_and_deviation(values: Sequence[float], form: str) -> str:
-    """One value as it is; several as mean ± standard deviation, each in a format such as ``.3f``."""
+    """A single value, or mean ± standard deviation; ``form`` is a format such as ``.3f``."""
     if len(values) == 1:
         return format(values[0], form)
     return f"{statistics.mean(values):{form}} ± {statistics.stdev(values):{form.lstrip('+')}}"
 
 
 def least_and_most(values: Sequence[float], unit: str = "") -> str:
-    """One short value, or the least and the most: sizes over many decades have no useful mean."""
+    """A single value, or the smallest and the largest: values over many decades have no useful mean."""
     low, high = f"{short(min(values))}{unit}", f"{short(max(values))}{unit}"
     return low if low == high else f"{low} … {high}"

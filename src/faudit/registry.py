@@ -1,7 +1,7 @@
-"""A family's table of members: a dict literal of name → "module:attribute", imported on first use.
+"""Registries: tables of name → "module:attribute" whose members are imported on first use.
 
-Names, and the first sentence of each member's file, are known without importing torch, so that ``faudit list rules``
-and the validation of a config start at once.
+Names and one-line descriptions are read without importing the members, and so without torch. This keeps
+``faudit list rules`` and the validation of a config fast.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Member = TypeVar("Member")
 
 
 class Registry(Mapping[str, Member], Generic[Member]):
-    """A read-only mapping whose values are imported when asked for."""
+    """A read-only mapping whose values are imported on first access."""
 
     def __init__(self, family: str, targets: Mapping[str, str]) -> None:
         self.family = family
@@ -45,7 +45,7 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return name in self._targets
 
     def source(self, name: str) -> tuple[ast.Module, ast.FunctionDef | ast.ClassDef | None]:
-        """A member's file and, where it is a function or a class there, the member, parsed without importing it."""
+        """The syntax tree of a member's file, and its node there if it is a function or class; imports nothing."""
         module, attribute = self._target(name).split(":")
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
@@ -56,19 +56,19 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return tree, next((node for node in members if node.name == attribute), None)
 
     def summary(self, name: str) -> str:
-        """The first sentence of the docstring of the member, or else of its file, read without importing it."""
+        """The first paragraph of the docstring of the member, or else of its file; imports nothing."""
         tree, own = self.source(name)
         text = (ast.get_docstring(own) if own else None) or ast.get_docstring(tree) or ""
         return " ".join(text.split("\n\n")[0].replace("``", "").split())
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:
-    """The one way to say that a name does not exist: with the nearest that does, and all of them."""
+    """The message for an unknown name, with the closest valid name and all valid names."""
     names = list(valid)
     return f"unknown {what} {str(name)!r}{nearest(name, names)}. Valid: {', '.join(names)}"
 
 
 def nearest(name: object, valid: Iterable[str]) -> str:
-    """The text ", did you mean …?" where some valid name is near, else nothing."""
+    """The text ", did you mean …?" if a valid name is close, else an empty string."""
     near = difflib.get_close_matches(str(name), list(valid), n=1, cutoff=0.5)
     return f", did you mean {near[0]!r}?" if near else ""

@@ -1,7 +1,8 @@
-"""Named random generators from one seed, so that drawing from one never shifts another.
+"""Independent named random generators, all derived from one seed.
 
-``init`` feeds the weights, ``feedback`` the feedback matrices, ``data`` order and augmentation, ``targets`` random
-labels. Two rules with one seed thus share weights and batches, whatever else they draw.
+``init`` draws the weights, ``feedback`` the feedback matrices, ``data`` the order and augmentation, ``targets`` random
+labels. Drawing from one generator does not affect the others, so two rules with the same seed share weights and
+batches.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ NAMES = ("init", "feedback", "data", "targets")
 
 
 def generators(seed: int) -> dict[str, torch.Generator]:
-    """One CPU generator for each name, each with a seed of its own.
+    """One CPU generator for each name, each with its own seed.
 
     >>> one, other = generators(3), generators(3)
     >>> _ = torch.rand(1000, generator=one["data"])
@@ -27,7 +28,7 @@ def generators(seed: int) -> dict[str, torch.Generator]:
 
 
 def derived(seed: int, name: str) -> int:
-    """63 bits of SHA-256 over seed and name.
+    """The seed of one generator: 63 bits of SHA-256 over seed and name.
 
     >>> derived(42, "init")
     6742761615694275909
@@ -37,11 +38,11 @@ def derived(seed: int, name: str) -> int:
 
 
 def states(named: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
-    """Where every generator stands, as tensors."""
+    """The state of every generator, as tensors."""
     return {name: generator.get_state() for name, generator in named.items()}
 
 
 def restore(named: Mapping[str, torch.Generator], saved: Mapping[str, Tensor]) -> None:
-    """Put every generator that was saved where it stood."""
+    """Restore the state of every generator that was saved."""
     for name in named.keys() & saved.keys():
         named[name].set_state(saved[name].to(torch.uint8))

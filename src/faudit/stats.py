@@ -1,7 +1,7 @@
-"""95 % intervals: of a mean over a few seeds, and of a share of samples.
+"""95 % intervals of a mean over a few seeds and of a share of samples.
 
-Student's t with ν degrees of freedom stays within ± t with the probability A(t | ν). For a whole ν this is a finite sum
-(Abramowitz & Stegun 26.7.3 and 26.7.4). With θ = arctan(t / √ν):
+A(t | ν) is the probability that Student's t with ν degrees of freedom lies within ± t. For an integer ν it is a finite
+sum (Abramowitz & Stegun 26.7.3 and 26.7.4). With θ = arctan(t / √ν):
 
     ν odd:   A = 2/π · (θ + sin θ · (cos θ + 2/3 · cos³θ + … + (2·4···(ν−3)) / (3·5···(ν−2)) · cos^(ν−2) θ))
     ν even:  A = sin θ · (1 + 1/2 · cos²θ + … + (1·3···(ν−3)) / (2·4···(ν−2)) · cos^(ν−2) θ)
@@ -17,11 +17,11 @@ from math import atan, cos, exp, fsum, lgamma, log, log1p, pi, sin, sqrt
 from statistics import NormalDist, fmean, stdev
 
 LEVEL = 0.95
-NORMAL = 1.96  # of Wilson's interval: the usual two decimals, as in the committed tables
+NORMAL = 1.96  # used by Wilson's interval; two decimals, as in the committed tables
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Student's interval of the mean of some values; none for fewer than two."""
+    """Student's interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     half = student_quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
@@ -29,7 +29,7 @@ def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def wilson_interval(share: float, n: int) -> tuple[float, float]:
-    """Wilson's interval of a share of n. It is valid where the share is 0 or 1, too, and stays within [0, 1]."""
+    """Wilson's interval of a share of n; it stays within [0, 1] and is also valid for a share of 0 or 1."""
     square = NORMAL * NORMAL / n
     middle = (share + square / 2) / (1 + square)
     half = sqrt(share * (1 - share) * square + square * square / 4) / (1 + square)
@@ -38,10 +38,10 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
 
 @cache
 def student_quantile(degrees: int) -> float:
-    """The t within which Student's distribution holds 95 % on both sides together.
+    """The two-sided 95 % quantile of Student's t.
 
-    Newton's method from the normal quantile, which is smaller than every t. A(t | ν) is concave for t > 0, so each step
-    goes up and none goes past the root: the first step that does not go up has reached full precision.
+    Newton's method, started at the normal quantile, which is below every t. A(t | ν) is concave for t > 0, so each step
+    increases t and none passes the root. The first step that does not increase t has reached full precision.
     """
     below, t = 0.0, NormalDist().inv_cdf((1 + LEVEL) / 2)
     while t > below:
@@ -55,7 +55,7 @@ def student_within(t: float, degrees: int) -> float:
     square = cos(angle) ** 2
     odd = degrees % 2
     term, terms = cos(angle) if odd else 1.0, list[float]()
-    for power in range(odd, degrees - 1, 2):  # of the cosine
+    for power in range(odd, degrees - 1, 2):  # power of the cosine
         terms.append(term)
         term *= square * (power + 1) / (power + 2)
     if odd:

@@ -1,6 +1,6 @@
-"""Pure maths over per-sample vectors, in float64 and with "undefined" where a number has no value.
+"""Pure functions of per-sample vectors, computed in float64.
 
-``None`` is undefined (or not measured); a non-finite float is a number that overflowed. The two are never mixed.
+``None`` means that a number is undefined or was not measured. A non-finite float means that it overflowed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 def norms(vectors: Tensor) -> Tensor:
     """L2 norm of each sample, [n, …] → float64 [n].
 
-    In float64, since the square of a float32 overflows from 2e19 on and vanishes below 1e-23.
+    Computed in float64, because the square of a float32 overflows above 2e19 and underflows below 1e-23.
 
     >>> norms(torch.tensor([[3.0, 4.0], [0.0, 2.0]])).tolist()
     [5.0, 2.0]
@@ -26,7 +26,7 @@ def norms(vectors: Tensor) -> Tensor:
 def cosines(a: Tensor, b: Tensor) -> Tensor:
     """cos(a_i, b_i) of each sample, float64 [n]; NaN where either vector is zero or not finite.
 
-    Each vector is divided by its own norm first: no clamp, so the cosine of two vectors of size 1e-30 is right.
+    Each vector is divided by its norm without a clamp, so the cosine of two vectors of norm 1e-30 is correct.
 
     >>> cosines(torch.tensor([[1e-30, 0.0], [0.0, 0.0]]), torch.tensor([[1e-30, 0.0], [1.0, 0.0]])).tolist()
     [1.0, nan]
@@ -38,7 +38,7 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
 
 
 def mean_defined(values: Tensor) -> tuple[float | None, int]:
-    """Mean over the samples that are defined (not NaN), or None where none is; and how many are not.
+    """Mean of the defined (not NaN) values, or None if there is none; and the number of undefined values.
 
     >>> mean_defined(torch.tensor([0.25, math.nan, 0.75]))
     (0.5, 1)
@@ -51,7 +51,7 @@ def mean_defined(values: Tensor) -> tuple[float | None, int]:
 
 
 def median(values: Tensor) -> float:
-    """The median, halfway between the two middle values of an even count; NaN if any value is.
+    """The median: the mean of the two middle values for an even count, NaN if any value is NaN.
 
     >>> median(torch.tensor([4.0, 1.0, 3.0, 2.0]))
     2.5
@@ -67,9 +67,9 @@ def median(values: Tensor) -> float:
 
 
 class Correlation:
-    """Pearson r of each row of pairs that arrive a few columns at a time, in float64.
+    """Pearson r of each row, accumulated in float64 over columns that arrive in chunks.
 
-    Sums are taken of differences from the first column, so that a large common offset costs no digits.
+    The sums are of differences from the first column, so a large common offset costs no precision.
 
     >>> pairs = Correlation(2)  # two rows; the second never changes on one side
     >>> pairs.add(torch.tensor([[1.0, 1.0, 3.0, 3.0]] * 2), torch.tensor([[6.0, 6.0, 4.0, 4.0], [5.0] * 4]))
@@ -83,7 +83,7 @@ class Correlation:
         self.origin = torch.zeros(2, *rows, dtype=torch.float64)
 
     def add(self, x: Tensor, y: Tensor) -> None:
-        """More pairs for every row, [*rows, columns] both; y may lack leading rows and then serves them all."""
+        """Add columns: x and y are [*rows, columns]; y may lack leading dimensions and is then broadcast."""
         x, y = x.double().cpu(), y.double().cpu()
         if self.count == 0:
             self.origin[0], self.origin[1] = x[..., 0], y[..., 0]
@@ -93,7 +93,7 @@ class Correlation:
         self.count += x.shape[-1]
 
     def per_row(self) -> Tensor:
-        """r of each row, NaN where it is undefined: a side that never changes has no correlation."""
+        """r of each row; NaN where x or y is constant."""
         sx, sy, sxx, syy, sxy = self.sums
         n = self.count
         return _pearson(sxx - sx * sx / n, syy - sy * sy / n, sxy - sx * sy / n)

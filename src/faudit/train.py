@@ -1,8 +1,8 @@
-"""The loop: train one configuration in one run directory, top to bottom, whatever the rule.
+"""The training loop: it trains one configuration in one run directory, with any rule.
 
-Per epoch two things are written, in this order: the row, then the checkpoint. On resume, rows later than the
-checkpoint are dropped and made again, from the same weights, generators and data position: a killed run ends as it
-would have ended.
+Each epoch writes its row first and then its checkpoint. A resumed run drops the rows that are later than the checkpoint
+and continues from the saved weights, generators and data position. So a run that was killed ends with the same result
+as one that was not.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from faudit.probes import PROBES
 from faudit.probes.probe import Reading
 from faudit.store import checkpoint
 from faudit.store.environment import environment
-from faudit.store.rows import Row, finite, growth, overflow
+from faudit.store.rows import Row, overflow
 from faudit.store.run import ENDED, Run, damaged
+from faudit.store.summary import summary
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
 
 
 def fit(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | None = None) -> Run:
-    """Train a configuration to its end, or finish what an earlier call began; a finished run is returned as it is."""
+    """Train a configuration to its end, resuming a run that was interrupted; returns a finished run unchanged."""
     run = Run(Path(runs) / config.run_id)
     for _ in stream(config, run, data_dir=Path(data_dir) if data_dir else None):
         pass
@@ -44,7 +45,7 @@ def fit(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | Non
 def stream(
     config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> Iterator[Row]:
-    """The same, yielding each row once it is on disk, so that the caller can show it; ``dataset`` if it is loaded."""
+    """Like ``fit``, but yields each row once it is on disk; pass ``dataset`` if it is already loaded."""
     with closing(writes(config, run, data_dir=data_dir, dataset=dataset)) as written:
         yield from (row for row in written if row is not None)
 
@@ -52,7 +53,7 @@ def stream(
 def writes(
     config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> Generator[Row | None, None, None]:
-    """The same, yielding after whatever is written: a row, or None for a checkpoint or for the file that ends a run."""
+    """Like ``stream``, but also yields None after each checkpoint and after the file that ends the run."""
     if run.status in ENDED:
         run.must_hold(config)
         run.must_be_whole()
@@ -60,15 +61,16 @@ def writes(
             try:
                 must_be_trained_on(run, DATASETS[config.data](data_dir), data_dir=data_dir)
             except DataError as error:
-                warnings.warn(f"{run.path} is finished, whatever {data_dir} holds: {error}", stacklevel=2)
+                remark = f"{run.path} is finished and needs no data, but {data_dir} cannot be read: {error}"
+                warnings.warn(remark, stacklevel=2)
         return
     refuse_unused(config)
     experiment = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
     with run.locked(), threads(config.threads):
-        if run.status in ENDED:  # by another process, while we loaded the data
+        if run.status in ENDED:  # another process finished it while this one loaded the data
             return
         for remark in run.begin(config, {**environment(), "data_sha256": experiment.dataset.fingerprint()}):
-            warnings.warn(f"{run.name} is resumed elsewhere: {remark}", stacklevel=2)
+            warnings.warn(f"{run.name} is resumed in another environment: {remark}", stacklevel=2)
         started = time.perf_counter()
         for epoch in range(resume(run, experiment) + 1, config.epochs + 1):
             train_loss = one_epoch(experiment, epoch) if epoch else None
@@ -81,22 +83,22 @@ def writes(
                 if overflow(row):
                     run.fail(failure(experiment, row))
                     return
-            if epoch in config.keep_epochs:  # before the last one, which says that this one is there
+            if epoch in config.keep_epochs:  # saved first: the last checkpoint implies that this one exists
                 checkpoint.save(run.kept(epoch), experiment.state, epoch, ties=run.ties())
             checkpoint.save(run.checkpoint, experiment.state, epoch, ties=run.ties())
             saved = time.perf_counter()
             yield None
-            started += time.perf_counter() - saved  # what the caller does meanwhile is not training
-        run.finish(summary(run, experiment))
+            started += time.perf_counter() - saved  # the time of the caller is not training time
+        run.finish({**summary(run.rows()), "weights_sha256": checkpoint.fingerprint(experiment.state.params)})
         yield None
 
 
 def must_be_trained_on(run: Run, dataset: Dataset, *, data_dir: Path) -> None:
-    """Refuse other data than a finished run was trained on."""
+    """Raise if a finished run was trained on other data."""
     found = dataset.fingerprint()
     if found != run.environment().get("data_sha256", found):
         raise StoreError(
-            f"{run.path} is finished, and was trained on other {dataset.name} files than those in {data_dir} (their "
+            f"{run.path} is finished, but was trained on other {dataset.name} files than those in {data_dir} (their "
             "contents differ). Point --data-dir at the same copy, or use another --runs directory."
         )
 
@@ -107,17 +109,17 @@ def is_logged(config: RunConfig, epoch: int) -> bool:
 
 
 def is_probed(config: RunConfig, epoch: int) -> bool:
-    """Whether an epoch's row has the costly probes too: on request, and then also at the end."""
+    """Whether an epoch's row includes the costly probes: at ``probe_epochs`` and, if there are any, at the end."""
     return epoch in config.probe_epochs or bool(config.probe_epochs and epoch == config.epochs)
 
 
 def learning_rate(config: RunConfig, epoch: int) -> float:
-    """Cosine schedule, stepped per epoch: epoch 1 trains at lr, the one after the last would train at 0."""
+    """Cosine schedule, stepped per epoch, from lr at epoch 1 to 0 at the epoch after the last."""
     return 0.5 * config.lr * (1.0 + math.cos(math.pi * (epoch - 1) / config.epochs))
 
 
 def one_epoch(experiment: Experiment, epoch: int) -> float:
-    """One pass over the training set; returns the mean cross-entropy of the samples as they were met."""
+    """One pass over the training set; returns the mean cross-entropy, each sample at the weights of its step."""
     params, optimizer = experiment.state.params, experiment.state.optimizer
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(experiment.config, epoch)
@@ -133,9 +135,10 @@ def one_epoch(experiment: Experiment, epoch: int) -> float:
 
 
 def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, seconds: float) -> Row:
-    """One row: the probes that are due, on the evaluation buffer, and now and then the full test set.
+    """One row: the probes that are due, on the evaluation buffer, and every 10 epochs the full test set.
 
-    ``seconds`` is what training took since the row before (checkpoints included), ``probe_seconds`` what this row took.
+    ``seconds`` is the training time since the previous row, checkpoints included; ``probe_seconds`` is the time of this
+    row.
     """
     started = time.perf_counter()
     row = Row(epoch=epoch)
@@ -154,7 +157,7 @@ def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, sec
 
 
 def read(experiment: Experiment) -> Reading:
-    """The network as it stands, on the evaluation buffer."""
+    """The current network on the evaluation buffer."""
     data, batches, state = experiment.dataset, experiment.batches, experiment.state
     x, y = data.buffer(experiment.config.eval_size)
     x, y = data.normalise(x.to(batches.device), batches.dtype), y.to(batches.device)
@@ -172,7 +175,7 @@ def read(experiment: Experiment) -> Reading:
 
 @torch.no_grad()
 def test_accuracy(experiment: Experiment) -> float:
-    """Share of the full test set that is classified right."""
+    """Accuracy on the full test set."""
     data, batches = experiment.dataset, experiment.batches
     right = 0
     for x, y in zip(torch.split(data.test_x, TEST_CHUNK), torch.split(data.test_y, TEST_CHUNK), strict=True):
@@ -182,7 +185,7 @@ def test_accuracy(experiment: Experiment) -> float:
 
 
 def resume(run: Run, experiment: Experiment) -> int:
-    """The last epoch that is done, −1 for none, with the experiment put where it was then."""
+    """Restore the experiment from its last checkpoint; returns the epoch of that checkpoint, −1 if there is none."""
     if not run.checkpoint.exists():
         run.keep_rows(until=-1)
         return -1
@@ -191,43 +194,24 @@ def resume(run: Run, experiment: Experiment) -> int:
     missing = [due for due in range(epoch + 1) if is_logged(experiment.config, due) and due not in there]
     if missing:
         raise StoreError(
-            f"{run.rows_file} lacks the row of epoch {missing[0]} though the checkpoint stands at epoch {epoch}. "
+            f"{run.rows_file} lacks the row of epoch {missing[0]}, but the checkpoint is at epoch {epoch}. "
             f"Put the file back, or delete {run.path} to train the run again."
         )
     if lost := [due for due in experiment.config.keep_epochs if due <= epoch and not run.kept(due).exists()]:
-        problem = f"the checkpoint that keep-epochs asks for is gone, and {run.checkpoint.name} stands at epoch {epoch}"
+        problem = f"the checkpoint of keep-epochs is missing, but {run.checkpoint.name} is at epoch {epoch}"
         raise damaged(run.kept(lost[0]), problem)
     return epoch
 
 
 def failure(experiment: Experiment, row: Row) -> dict[str, Any]:
-    """Where a run diverged: the epoch, the first entry that overflowed, and the first tap that holds such a number."""
+    """Where a run diverged: the epoch, the first entry that overflowed, and the first tap that is not finite."""
     found = overflow(row)
     assert found is not None, "only a row that overflowed fails a run"
     reading = read(experiment)
     taps = [tap for tap, h in enumerate(reading.taps) if not bool(h.isfinite().all())]
-    if not taps:  # the states are fine: a gradient on its way back is not, so the last tap comes first
+    if not taps:  # only a gradient overflowed; gradients flow backwards, so the last tap is the first to overflow
         taps = [tap for tap, g in enumerate(reading.gradients) if not bool(g.isfinite().all())][::-1]
     tap = taps[0] if taps else found[1]
     place = f"at tap {tap}" if tap is not None else "in the training loss"
     reason = f"diverged: {found[0]} overflowed {place} after epoch {row['epoch']}"
     return {"reason": reason, "epoch": row["epoch"], "entry": found[0], "tap": tap}
-
-
-def summary(run: Run, experiment: Experiment) -> dict[str, Any]:
-    """What ``done.json`` says of a finished run."""
-    rows = run.rows()
-    last = rows[-1]
-    grown = [grown for row in rows if (grown := growth(row["hidden_norms"])) is not None]
-    return {
-        "epochs": last["epoch"],
-        "test_acc": last["test_acc"],
-        "acc_eval": last["acc_eval"],
-        "loss_eval": last["loss_eval"],
-        "hidden_norm": last["hidden_norms"][-1],
-        "grad_norm": last["grad_norms"][-1],
-        "growth": finite(growth(last["hidden_norms"])),
-        "growth_max": finite(max(grown)) if grown else None,
-        "seconds": round(sum(row["seconds"] + row["probe_seconds"] for row in rows), 2),
-        "weights_sha256": checkpoint.fingerprint(experiment.state.params),
-    }

@@ -94,7 +94,7 @@ def test_a_probe_of_another_version_is_measured_again_and_no_other(
     monkeypatch.setattr(Probes, "declared", declared)
     once, twice = (audit(run, OURS, data_dir=None) for _ in range(2))
     assert measurements == [["rank"]]
-    assert once.remarks == (f"{run.name}: rank changed since it was audited, and is measured again",)
+    assert once.remarks == (f"{run.name}: measured again, because these probes changed since the last audit: rank",)
     assert not twice.remarks and once.verdict == twice.verdict
 
 
@@ -128,11 +128,11 @@ def overwrite(run: Run, text: str) -> None:
 
 SPOILT: dict[str, tuple[Callable[[Run], None], str]] = {
     "cut": (cut, "is damaged: expected JSON"),
-    "edited": (edit, "was cut or edited, or another version made it"),
-    "of another run": (take_another_runs, "was measured on other weights or data"),
-    "of other weights": (from_other_weights, "was measured on other weights or data"),
+    "edited": (edit, "is truncated, edited or from another version"),
+    "of another run": (take_another_runs, "belongs to other weights or data"),
+    "of other weights": (from_other_weights, "belongs to other weights or data"),
     "no object": (lambda run: overwrite(run, "[]"), "expected a JSON object"),
-    "empty": (lambda run: overwrite(run, "{}"), "was cut or edited"),
+    "empty": (lambda run: overwrite(run, "{}"), "is truncated, edited"),
 }
 
 
@@ -157,5 +157,5 @@ def test_a_store_that_cannot_be_written_is_judged_all_the_same(run: Run, monkeyp
     monkeypatch.setattr(audits, "write", refused)
     (run.path / audits.FILE).unlink()
     found = audit(run, OURS, data_dir=None)
-    assert found.remarks == ("what was measured is not kept: cannot use it: Read-only file system.",)
+    assert found.remarks == ("the measurements were not kept: cannot use it: Read-only file system.",)
     assert found.verdict.findings and not (run.path / audits.FILE).exists()

@@ -127,7 +127,7 @@ def test_nothing_to_audit_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     for words, told in (
         (["audit"], "expected RUN names"),
         (["audit", "--utility", "--runs", str(tmp_path)], "got none in"),
-        (["audit", "--model", "a:b", "--utility"], "exclude one another"),
+        (["audit", "--model", "a:b", "--utility"], "cannot be combined with runs"),
         (["bench", "protocol", "--jobs", "0"], "--jobs: expected at least 1"),
     ):
         assert main(words) == 2

@@ -1,4 +1,4 @@
-"""The sweep's benchmark runs end to end on a tiny study, and its numbers are what they say."""
+"""The sweep's benchmark runs end to end on a tiny study, and its numbers are correct."""
 
 from __future__ import annotations
 

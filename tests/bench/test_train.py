@@ -1,4 +1,4 @@
-"""The yardstick does the same work as faudit, and the benchmark runs end to end."""
+"""The plain trainer does the same work as faudit, and the benchmark runs end to end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ bench_noise = bench.noise
 
 
 @pytest.mark.parametrize("kind", ["Pictures", "Tensors"])
-def test_the_yardsticks_samples_are_crops_of_the_data(kind: str) -> None:
+def test_the_plain_trainers_samples_are_crops_of_the_data(kind: str) -> None:
     module, data = plain(), small_noise()
     torch.manual_seed(0)
     sample, label = getattr(module, kind)(data.train_x, data.train_y)[7]

@@ -1,4 +1,4 @@
-"""``faudit audit --model``: the same audit from the command line, with a model out of the current directory."""
+"""``faudit audit --model``: the audit of a model from the current directory, on the command line."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_it_runs_as_a_process_and_twice_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["some-run", "--model", "a:b"], "exclude one another: expected one of them, got 'some-run' too"),
+        (["some-run", "--model", "a:b"], "cannot be combined with runs: expected one of them, got 'some-run' too"),
         (["--model", "a:b", "--with-controls"], "'--with-controls' too"),
         (["some-run", "--taps", "x"], "--taps is for a model of your own: expected --model too"),
         (["some-run", "--frozen-accuracy", "0.5"], "--frozen-accuracy is for a model"),

@@ -1,4 +1,4 @@
-"""Every command end to end, and every kind of bad input as one line and exit 2."""
+"""Every command runs end to end, and every kind of bad input gives one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_what_makes_runs_says_how_to_go_on_when_it_is_interrupted(
 
 
 def test_names_are_shown_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Square brackets and colons are no markup of ours, wherever they come from."""
+    """Square brackets and colons are printed as they are, not as markup."""
     write(RunConfig(epochs=1), tmp_path).path.rename(tmp_path / "odd[b] :cat:")
     code, out, _ = run(capsys, "show", "odd[b] :cat:", "--runs", str(tmp_path))
     assert code == 0 and out.startswith("odd[b] :cat:") and "epochs=1" in out
@@ -300,7 +300,7 @@ def test_what_needs_no_torch_imports_none(words: list[str]) -> None:
 
 
 def test_help_starts_within_a_third_of_a_second() -> None:
-    """By the processor's time: a busy machine is no failure."""
+    """Measures CPU time, so that a busy machine does not fail the test."""
 
     def seconds() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

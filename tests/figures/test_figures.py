@@ -1,4 +1,4 @@
-"""Figures: every panel from the rows, drawn to be submitted, and honest about what is not there."""
+"""Figures: every panel comes from the rows, is ready for submission, and says what is missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SOME_VENUES = ["neurips", "icml", pytest.param("iclr", marks=pytest.mark.slow)] 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every run of the paper, made up."""
+    """A store with an invented run for every run of the paper."""
     path = tmp_path_factory.mktemp("figures") / "runs"
     fabricate.all_runs(PLAN, path)
     return path
@@ -49,7 +49,7 @@ def numbers_of(name: str, runs: Path) -> Numbers:
 
 @cache
 def drawn(name: str, runs: Path, venue: str = "neurips") -> Picture:
-    """A figure to look at; drawn once for all tests that do."""
+    """A drawn figure. The tests share it."""
     return Style(venue).drawn(FIGURES[name](), numbers_of(name, runs))
 
 

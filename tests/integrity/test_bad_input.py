@@ -227,9 +227,7 @@ def test_a_factory_that_is_no_callable_is_not_suggested_again(
     (tmp_path / "plain_names.py").write_text("model = 3\nmodels = 4\ndef moderl(): ...\n")
     monkeypatch.chdir(tmp_path)
     words = ["audit", "--data", "digits", "--taps", "1", "--model"]
-    assert "expected something to call, got 'model', which is 3" in one_line(
-        said(capsys, [*words, "plain_names:model"])[2]
-    )
+    assert "expected a callable, got 'model', which is 3" in one_line(said(capsys, [*words, "plain_names:model"])[2])
     assert "no callable 'modl', did you mean 'moderl'?" in one_line(said(capsys, [*words, "plain_names:modl"])[2])
 
 

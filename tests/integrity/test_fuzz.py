@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from faudit.cli.main import COMMANDS
-from tests.support.paths import ROOT
 from tests.support.child import Answer
 from tests.support.fuzz import FLAGGED, LINES, changed, general, same_or_told, snapshot
+from tests.support.paths import ROOT
 
 
 @pytest.mark.slow

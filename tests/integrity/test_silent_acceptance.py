@@ -65,7 +65,10 @@ def test_data_that_cannot_be_read_is_told_of_beside_a_finished_run(
             warnings.simplefilter("always")
             code, out, err = said(capsys, [*trained, "--data-dir", str(folder)])
         assert code == 0 and out.startswith(str(tmp_path / "runs"))
-        assert err.startswith("faudit: warning: ") and f"is finished, whatever {folder} holds: " in err
+        assert (
+            err.startswith("faudit: warning: ")
+            and f"is finished and needs no data, but {folder} cannot be read: " in err
+        )
         assert err.count("\n") == 1
 
 
@@ -97,7 +100,7 @@ def test_a_table_refuses_the_flags_of_the_study(
 def test_one_run_refuses_a_choice_among_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write(RunConfig(epochs=1), tmp_path)
     code, out, err = said(capsys, ["show", str(run.path), "--where", "rule=dfa"])
-    assert (code, out) == (2, "") and "--where chooses among the runs of a store" in err
+    assert (code, out) == (2, "") and "--where selects runs of a store" in err
 
 
 def test_a_kept_checkpoint_that_is_gone_is_told_of_on_resume(tmp_path: Path) -> None:
@@ -110,7 +113,7 @@ def test_a_kept_checkpoint_that_is_gone_is_told_of_on_resume(tmp_path: Path) -> 
     run.kept(1).rename(tmp_path / "away")
     with pytest.raises(StoreError) as caught:
         fit(config, tmp_path)
-    assert str(caught.value).startswith(f"{run.kept(1)} is damaged: the checkpoint that keep-epochs asks for is gone")
+    assert str(caught.value).startswith(f"{run.kept(1)} is damaged: the checkpoint of keep-epochs is missing")
     (tmp_path / "away").rename(run.kept(1))
     assert fit(config, tmp_path).status == "done" and run.kept(3).exists()
 
@@ -156,10 +159,8 @@ def test_a_copy_is_named_and_judged_once(tmp_path: Path, capsys: pytest.CaptureF
     for words in (["--utility"], [run.name, "copy", run.name]):
         code, out, err = said(capsys, ["audit", "--runs", str(tmp_path), "--json", *words])
         assert code in (1, 3) and [one["run"] for one in json.loads(out)["runs"]] == [str(run.path)]
-        assert (
-            err
-            == f"faudit: note: {tmp_path}/copy is a copy of {run.name}, which is read once. Move the copy out "
-            + ("of the store.\n")
+        assert err == f"faudit: note: {tmp_path}/copy is a copy of {run.name} and is left out. Move the copy out " + (
+            "of the store.\n"
         )
 
 

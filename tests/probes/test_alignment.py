@@ -26,7 +26,7 @@ def test_a_block_that_is_taught_nothing_has_no_gamma(rule: str) -> None:
     assert row["gamma"][1:] == [None, None] and row["gamma_undefined"] == [0, len(setup.x), len(setup.x)]
 
 
-def test_a_sample_without_gradient_is_counted_not_scored() -> None:
+def test_a_sample_without_error_is_fitted_and_not_scored() -> None:
     """Logits so far apart that softmax is exactly one-hot: e = 0 and g = 0 for the samples that are right."""
     setup = Setup("dfa", "resmlp-no-norm")
     plain = copy.copy(setup)
@@ -36,11 +36,11 @@ def test_a_sample_without_gradient_is_counted_not_scored() -> None:
     plain.y = logits.argmax(dim=1)
     plain.y[:2] = (plain.y[:2] + 1) % plain.net.classes
     row = Alignment().measure(plain.reading())
-    assert row["gamma_undefined"] == [len(plain.x) - 2] * plain.net.blocks
+    assert row["fitted"] == len(plain.x) - 2 and row["gamma_undefined"] == [0] * plain.net.blocks
     assert all(-1 <= value <= 1 for value in row["gamma"])
     plain.y = logits.argmax(dim=1)
     row = Alignment().measure(plain.reading())
-    assert row["gamma"] == [None] * plain.net.blocks
+    assert row["gamma"] == [None] * plain.net.blocks and row["fitted"] == len(plain.x)
 
 
 def test_gamma_is_right_for_an_exploded_stream_with_a_tiny_gradient() -> None:

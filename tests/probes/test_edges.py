@@ -24,18 +24,13 @@ from faudit.store.rows import Row
 from faudit.watch.reading import turned
 from tests.support.edges import EDGES, SAMPLES, at_edge
 from tests.support.nets import CLASSES
-from tests.support.probes_by_hand import ORACLES, Known
+from tests.support.probes_by_hand import ORACLES, Known, agree
 
 
 @cache
 def known(edge: str, rule: str) -> Known:
     return Known(*at_edge(edge, rule), rule)
 
-
-# float32 against float64: 1e-4 of a number, or 1e-5 of a cosine. A size has no such floor, the study's finite
-# differences in float32 a higher one.
-FLOOR = {"grad_norms": 0.0, "grad_norms_frobenius": 0.0, "grad_relative": 0.0, "nudging": 1e-7, "nudging_study": 1e-6}
-FLOOR |= {"rho_study": 1e-3}
 
 # What has no value where the head is zero: every direction of the gradient, and the head's own.
 UNDEFINED: dict[str, set[str]] = {
@@ -60,14 +55,6 @@ UNDEFINED: dict[str, set[str]] = {
 def numbers(entry: Any) -> list[Any]:
     """An entry's numbers, however it is nested."""
     return [number for one in entry for number in numbers(one)] if isinstance(entry, list) else [entry]
-
-
-def agree(name: str, got: Any, want: Any) -> bool:
-    if isinstance(want, list):
-        return isinstance(got, list) and len(got) == len(want) and all(map(agree, [name] * len(want), got, want))
-    if want is None or got is None or isinstance(want, bool | int):
-        return type(got) is type(want) and got == want
-    return isinstance(got, float) and got == pytest.approx(want, rel=1e-4, abs=FLOOR.get(name, 1e-5))
 
 
 @pytest.fixture(params=list(PROBES))
@@ -113,7 +100,7 @@ def test_without_a_gradient_every_sample_is_counted() -> None:
     reading = at_edge("no gradient", "dfa")[1]
     counted = {name: entry for probe in PROBES for name, entry in PROBES[probe]().measure(reading).items()}
     assert counted["gamma_undefined"] == counted["rho_undefined"] == [SAMPLES] * 3
-    assert counted["precision_undefined"] == [SAMPLES] * 4 and counted["precision_fitted"] == 0
+    assert counted["precision_undefined"] == [SAMPLES] * 4 and counted["precision_fitted"] == counted["fitted"] == 0
     assert counted["rho_valid"] == [False] * 3
     assert counted["nudging"] == [0.0] * 3, "measured: no step changes this loss"
 

@@ -44,6 +44,7 @@ def made_of(credits: list[list[list[float]]], gradients: list[list[list[float]]]
     setup = Setup("dfa", "resmlp")
     reading = Reading(setup.net, setup.rule, setup.params, setup.state, setup.x, setup.y)
     reading.credits, reading.gradients = ([torch.tensor(one) for one in held] for held in (credits, gradients))
+    reading.fitted = torch.zeros(len(credits[0]), dtype=torch.bool)
     return reading
 
 
@@ -93,7 +94,7 @@ def test_a_gradient_that_went_through_float16_is_found_out_and_has_no_gamma() ->
     spoiled.gradients = [g.half().float() for g in spoiled.gradients]
     assert Precision().measure(spoiled)["precision_agree"] == [0.0] * 4
     row = Alignment().measure(spoiled)
-    assert row == {"gamma": [None] * 3, "gamma_undefined": [len(spoiled.y)] * 3}
+    assert row == {"gamma": [None] * 3, "gamma_undefined": [len(spoiled.y)] * 3, "fitted": 0}
 
 
 def test_no_run_is_trained_or_measured_in_float16() -> None:

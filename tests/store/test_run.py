@@ -77,9 +77,9 @@ def test_a_damaged_line_is_named(run: Run) -> None:
     with pytest.raises(StoreError, match=rf"{run.path}/rows.jsonl, line 2 is damaged: expected a row of JSON"):
         run.rows()
     with pytest.raises(StoreError, match="line 2 is damaged"):
-        run.last_rows()
+        run.last_rows({})
     run.rows_file.write_text(lines[0] + lines[1] + lines[2].replace('"gamma": [', '"gamma": [[], '))
-    for read in (run.rows, run.last_rows):
+    for read in (run.rows, lambda: run.last_rows({})):
         with pytest.raises(
             StoreError, match=r"rows.jsonl, line 3 is damaged: gamma: expected a list of 4 numbers, got"
         ):
@@ -87,22 +87,22 @@ def test_a_damaged_line_is_named(run: Run) -> None:
 
 
 def test_the_last_row_alone_is_the_last_of_all_rows(run: Run) -> None:
-    assert run.last_rows() == run.rows() == []
+    assert run.last_rows({}) == run.rows() == []
     for epoch in range(3):
         run.append(row(RunConfig(), epoch, random.Random(0)))
-    assert run.last_rows() == run.rows()[-1:] and len(run.rows()) == 3
+    assert run.last_rows({}) == run.rows()[-1:] and len(run.rows()) == 3
 
 
 def test_rows_that_are_linked_to_themselves_get_one_line(run: Run) -> None:
     run.rows_file.symlink_to(run.rows_file.name)
-    for read in (run.rows, run.last_rows):
+    for read in (run.rows, lambda: run.last_rows({})):
         with pytest.raises(StoreError, match="cannot use"):
             read()
 
 
 def test_the_same_question_is_welcome_and_another_is_not(run: Run) -> None:
     assert run.begin(RunConfig(), ENV) == []
-    assert "torch was 1, is 2" in run.begin(RunConfig(), {**ENV, "torch": "2"})[0]
+    assert "torch was 1, is now 2" in run.begin(RunConfig(), {**ENV, "torch": "2"})[0]
     with pytest.raises(StoreError, match="another configuration"):
         run.begin(RunConfig(lr=0.5), ENV)
     with pytest.raises(StoreError, match="digits files are not those"):
@@ -181,6 +181,6 @@ def test_the_environment_of_a_resume_is_recorded(tmp_path: Path) -> None:
     with run.locked():
         run.begin(RunConfig(), first)
         assert run.begin(RunConfig(), first) == []
-        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is b: results may differ"]
+        assert run.begin(RunConfig(), {**first, "commit": "b"}) == ["commit was a, is now b: results may differ"]
         assert run.begin(RunConfig(), {**first, "commit": "b"}) == []
     assert run.environment()["commit"] == "a" and run.environment()["resumed"][0]["commit"] == "b"

@@ -76,7 +76,7 @@ def test_what_cannot_be_exported_is_said_in_a_line(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for flags, expected in [
         (["--format", "parquet"], "pip install 'faudit[parquet]'"),
-        (["--format", "csv", "--where", "seed=5"], "holds no row of a run that was asked for"),
+        (["--format", "csv", "--where", "seed=5"], "holds no row of a selected run"),
         (["--format", "csv", "--where", "sead=5"], "did you mean 'seed'?"),
         (["--format", "xlsx"], "invalid choice"),
         (["--where", "seed=5"], "--where: expected with --format csv or parquet"),

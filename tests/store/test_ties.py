@@ -137,7 +137,7 @@ def test_a_run_does_not_resume_from_another_seeds_checkpoint(store: Path, tmp_pa
     next(rows), next(rows), next(rows)
     rows.close()  # type: ignore[attr-defined]  # stream is a generator
     shutil.copy(run_of(store, DFA.with_(seed=7)).kept(2), run.checkpoint)
-    with pytest.raises(CheckpointError, match=r"it is of resmlp-dfa-digits-s7-"):
+    with pytest.raises(CheckpointError, match=r"it belongs to resmlp-dfa-digits-s7-"):
         fit(DFA, tmp_path / "half")
     assert run.status == "stopped"
 
@@ -146,10 +146,10 @@ def test_a_kept_checkpoint_is_the_runs_own_and_of_its_epoch(store: Path) -> None
     run, other = run_of(store, DFA), run_of(store, DFA.with_(seed=7))
     assert checkpoint.load_of(run, epoch=2)[1]["epoch"] == 2
     shutil.copy(other.kept(2), run.kept(2))
-    with pytest.raises(CheckpointError, match="and not of"):
+    with pytest.raises(CheckpointError, match="it belongs to"):
         checkpoint.load_of(run, epoch=2)
     shutil.copy(run.checkpoint, run.kept(2))
-    with pytest.raises(CheckpointError, match="it stands at epoch 6"):
+    with pytest.raises(CheckpointError, match="it is at epoch 6, expected 2"):
         checkpoint.load_of(run, epoch=2)
 
 
@@ -161,7 +161,7 @@ def test_a_run_of_an_earlier_version_is_read_and_what_ties_it_has_are_checked(st
     (run.path / "done.json").write_text(json.dumps(plain))
     assert len(run.rows()) == 7 and checkpoint.load_of(run)[1]["epoch"] == 6
     cut_rows(store)
-    with pytest.raises(DamagedError, match="these are not the rows that the run ended with"):
+    with pytest.raises(DamagedError, match="its rows are not those that the run ended with"):
         run.rows()
     take("last.safetensors", FROZEN)(store)
     with pytest.raises(CheckpointError):
@@ -171,5 +171,5 @@ def test_a_run_of_an_earlier_version_is_read_and_what_ties_it_has_are_checked(st
 def test_another_directory_name_is_no_damage_unless_it_is_another_runs_id(store: Path) -> None:
     moved = run_of(store, DFA).path.rename(store / "my best run")
     assert Run(moved).config() == DFA
-    with pytest.raises(DamagedError, match="lies in the directory of"):
+    with pytest.raises(DamagedError, match="is in the directory of"):
         Run(moved.rename(store / DFA.with_(seed=99).run_id)).config()

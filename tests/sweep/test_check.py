@@ -1,4 +1,4 @@
-"""What only the parts of a run know is wrong with it stops a study before the first run."""
+"""Problems that only the parts of a run can find stop a study before the first run."""
 
 from __future__ import annotations
 

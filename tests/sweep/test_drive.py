@@ -1,4 +1,4 @@
-"""What a driver makes of an engine's answers: what is tried again, what is written down, what is said."""
+"""How a driver handles an engine's answers: which runs it retries, what it writes, what it says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.runs import TINY
 
 
 class Scripted:
-    """An engine that does with a run what a function says, and answers with what it returns."""
+    """An engine that calls a function with each run and answers with its result."""
 
     def __init__(self, act: Callable[[RunConfig], Answer]) -> None:
         self._act, self._given, self.count = act, list[RunConfig](), 0
@@ -80,7 +80,7 @@ def test_a_run_that_raised_before_it_began_is_left(tmp_path: Path) -> None:
 
 
 def test_workers_that_die_count_by_checkpoints_not_by_rows(tmp_path: Path) -> None:
-    """A run that logs once in a hundred epochs gets further for all that; three deaths in one place end it."""
+    """A run that logs every hundred epochs still makes progress; three deaths without a new checkpoint end it."""
     deaths = 0
 
     def dies(config: RunConfig) -> Answer:
@@ -94,7 +94,7 @@ def test_workers_that_die_count_by_checkpoints_not_by_rows(tmp_path: Path) -> No
         return Answer("died", "its worker was lost")
 
     (text,) = drive([TINY], tmp_path, start=Scripted(dies).start).left.values()
-    assert deaths == 7 and text.startswith("its worker was lost. 3 attempts got it no further")
+    assert deaths == 7 and text.startswith("its worker was lost. 3 attempts made no progress")
 
 
 def test_waiting_for_another_process_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A study whose workers and drivers are killed again and again ends as if nothing had happened."""
+"""A study whose workers and drivers are killed many times ends with the same results as an undisturbed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many runs in worker processes: each once, the same as alone, whatever dies or fails beside it."""
+"""Many runs in worker processes: each is trained once and equals a run trained alone, even if others die or fail."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print(json.dumps(vars(outcome)))
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of runs made by nothing but ``fit``, one after another; a run made for one test serves the next."""
+    """A store of runs trained by ``fit`` alone, one after another. The tests share it."""
     return tmp_path_factory.mktemp("alone")
 
 
@@ -51,14 +51,14 @@ def names(configs: list[RunConfig]) -> list[str]:
 
 
 def parent(store: Path, configs: list[RunConfig], *, jobs: int, code: str = PARENT) -> subprocess.Popen[str]:
-    """A sweep in a process of its own, in a process group of its own."""
+    """A sweep in its own process and process group."""
     settings = json.dumps([config.to_json() for config in configs])
     words = [sys.executable, "-c", code, str(store), settings, str(jobs)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def ended(sweep: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a sweep that did not get where it should have said, once it is ended."""
+    """End a sweep that is stuck, and return its output."""
     os.killpg(sweep.pid, signal.SIGKILL)
     return sweep.communicate()
 
@@ -133,7 +133,9 @@ def test_what_cannot_be_made_does_not_stop_the_others(
     said = capfd.readouterr().err
     assert f"{no_files.run_id}  left out  " in said and f"{DIVERGES.run_id}  failed  diverged" in said
     none_may_start(monkeypatch)
-    assert run_all([DIVERGES], tmp_path, data_dir=None, jobs=1).failed == outcome.failed, "a failed run is tried again"
+    assert run_all([DIVERGES], tmp_path, data_dir=None, jobs=1).failed == outcome.failed, (
+        "a failed run is not trained again"
+    )
 
 
 @pytest.mark.slow
@@ -152,7 +154,7 @@ def test_a_killed_worker_costs_no_run_and_changes_none(
     outcome = run_all([LONG[0], TINY], tmp_path, data_dir=None, jobs=2)
     killer.join()
     assert outcome == Outcome(done=names([LONG[0], TINY]), failed={}, left={}) and len(killed) == 1
-    assert capsys.readouterr().err.count("its worker was ended by SIGKILL; it is tried again") == 1
+    assert capsys.readouterr().err.count("its worker was ended by SIGKILL; retrying") == 1
     same_as_alone([LONG[0], TINY], tmp_path, alone)
 
 
@@ -174,9 +176,9 @@ def test_a_run_whose_workers_die_again_and_again_is_left(tmp_path: Path, capsys:
     killer.join()
     assert len(killed) == 3 and not outcome.done
     assert list(outcome.left.values()) == [
-        "its worker was ended by SIGKILL. 3 attempts got it no further: is there memory and disk for it?"
+        "its worker was ended by SIGKILL. 3 attempts made no progress. Check its memory and disk."
     ]
-    assert capsys.readouterr().err.count("tried again") == 2
+    assert capsys.readouterr().err.count("retrying") == 2
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster are those made here, bit for bit, though a node is lost; what cannot be is said in a line."""
+"""Runs on a Ray cluster equal local runs bit for bit, even if a node is lost. Each refusal is one line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from faudit.sweep import ray as engine
 from faudit.sweep.drive import Outcome, drive
 from faudit.sweep.engine import Answer
 from faudit.sweep.ray import Tasks
+from faudit.sweep.run_update import RunUpdate
 from faudit.sweep.study import read
-from faudit.sweep.update import RunUpdate
 from faudit.train import fit, stream
 from tests.support.clusters import two_nodes
 from tests.support.idx_files import write as write_idx
@@ -49,7 +49,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_lost_node_costs_no_run_and_changes_none(tmp_path: Path, alone: Path) -> None:
-    """The data is where the driver runs and nowhere else: /proc/self/cwd is another folder for every node's workers."""
+    """Only the driver has the data: /proc/self/cwd is another folder for every node's workers."""
     pytest.importorskip("ray")
     write_idx(tmp_path / "driver" / "mnist")
     (tmp_path / "study.toml").write_text(STUDY)
@@ -67,8 +67,8 @@ def test_a_lost_node_costs_no_run_and_changes_none(tmp_path: Path, alone: Path) 
         assert cluster.stdout is not None and cluster.stdout.readline() == "killed\n"
         _, said = sweep.communicate(timeout=240)
     assert halfway and len(running) == 2, said
-    assert sweep.returncode == 0 and "it is tried again from its last checkpoint" in said, said
-    assert "mnist was not found on a node and is sent there from here" in said
+    assert sweep.returncode == 0 and "retrying from its last checkpoint" in said, said
+    assert "mnist was not found on a node, so the driver sends it there" in said
     same_as_alone(configs[:4], store, alone)
     here = fit(configs[4], alone, tmp_path / "driver")
     there = Run(store / configs[4].run_id)
@@ -78,7 +78,7 @@ def test_a_lost_node_costs_no_run_and_changes_none(tmp_path: Path, alone: Path) 
 
 @pytest.mark.slow
 def test_a_node_that_cannot_train_is_given_no_more_and_costs_no_run(tmp_path: Path, alone: Path) -> None:
-    """It fails at once, so that Ray would send it one run after another."""
+    """The node fails at once, so Ray would send it one run after another."""
     pytest.importorskip("ray")
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['faudit'] = None\n")  # as if not installed
     text = "data = 'digits'\nwidth = 8\ndepth = 2\nbatch-size = 256\n[grid]\nepochs = [2]\nseed = [1, 2, 3, 4, 5, 6]\n"
@@ -88,18 +88,18 @@ def test_a_node_that_cannot_train_is_given_no_more_and_costs_no_run(tmp_path: Pa
         words += ["--engine", "ray", "--address", address]
         done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.startswith("6 done, 0 failed, 0 left out"), done.stderr
-    assert done.stderr.count("no more runs are given to node") == 1, done.stderr
+    assert done.stderr.count("gives no more runs to node") == 1, done.stderr
     assert (
         2
-        <= done.stderr.count("ModuleNotFoundError: No module named 'faudit.sweep'; 'faudit' is not a package; it")
+        <= done.stderr.count("ModuleNotFoundError: No module named 'faudit.sweep'; 'faudit' is not a package; retrying")
         <= 3
     )
     same_as_alone(read(tmp_path / "study.toml"), tmp_path / "runs", alone)
 
 
 @pytest.mark.slow
-def test_a_ray_of_ones_own_makes_ends_and_resumes_what_local_would(tmp_path: Path, alone: Path) -> None:
-    """In a process of its own, as is every Ray driver here."""
+def test_ray_on_this_machine_makes_ends_and_resumes_what_local_would(tmp_path: Path, alone: Path) -> None:
+    """The driver runs in its own process, as every Ray driver here does."""
     pytest.importorskip("ray")
     resumed = TINY.with_(epochs=9, keep_epochs=(1, 8))
     begun = stream(resumed, Run(tmp_path / resumed.run_id))
@@ -113,14 +113,14 @@ def test_a_ray_of_ones_own_makes_ends_and_resumes_what_local_would(tmp_path: Pat
     command = [sys.executable, "-m", "faudit", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=elsewhere)
     assert done.returncode == 2 and done.stdout.startswith("2 done, 1 failed, 1 left out"), done.stderr
-    assert "needs 1 CPU and 1 GPU on one node: the cluster has none such" in done.stderr
+    assert "needs 1 CPU and 1 GPU on one node: the cluster has no such node" in done.stderr
     assert "diverged" in done.stderr
     same_as_alone([resumed, TINY], tmp_path, alone)
     assert all(Run(tmp_path / resumed.run_id).kept(epoch).exists() for epoch in (1, 8))
 
 
 @pytest.mark.slow
-def test_an_interrupt_stops_a_ray_of_ones_own_within_seconds(tmp_path: Path) -> None:
+def test_an_interrupt_stops_ray_on_this_machine_within_seconds(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     (tmp_path / "study.toml").write_text(
         "data = 'digits'\nwidth = 8\ndepth = 2\n[grid]\nepochs = [100000]\nseed = [1, 2]"
@@ -186,7 +186,7 @@ def test_without_ray_it_is_said_how_to_get_it(
 def tasks(
     monkeypatch: pytest.MonkeyPatch, store: Path, *, jobs: int | None, threads: Sequence[int]
 ) -> tuple[Tasks, float]:
-    """The engine on a Ray that was asked for and not started: how many processors it was to have."""
+    """The engine on a Ray that is not really started, and the number of CPUs that it asked for."""
     ray = pytest.importorskip("ray")
     resources: dict[str, float] = {}
     node = {"Alive": True, "NodeID": "a", "NodeManagerHostname": "host", "Resources": resources}
@@ -198,7 +198,7 @@ def tasks(
 
 
 @pytest.mark.parametrize(("jobs", "threads", "processors"), [(None, 2, 4), (None, 8, 8), (3, 2, 6)])
-def test_a_ray_of_ones_own_has_the_processors_of_this_machine(
+def test_ray_on_this_machine_has_the_processors_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int | None, threads: int, processors: int
 ) -> None:
     assert tasks(monkeypatch, tmp_path, jobs=jobs, threads=[threads, 1])[1] == processors
@@ -212,7 +212,7 @@ def test_a_run_that_another_driver_did_is_told_so(tmp_path: Path, monkeypatch: p
 
 
 class Sent:
-    """In place of a remote function: each task's stream is what is next in a list; what it was to be sent with."""
+    """Replaces a remote function: each task's stream is the next one of a list. Records the options of each task."""
 
     def __init__(self, *streams: list[object]) -> None:
         self._streams, self.asked = list(streams), list[dict[str, object]]()
@@ -228,7 +228,7 @@ class Sent:
 def scripted(
     monkeypatch: pytest.MonkeyPatch, store: Path, sent: Sent, *, jobs: int | None = 1, threads: Sequence[int] = (1,)
 ) -> Tasks:
-    """The engine with tasks that do as they are told; every stream is ready at once."""
+    """The engine with scripted tasks; every stream is ready at once."""
     ray = pytest.importorskip("ray")
 
     def get(thing: object) -> object:
@@ -268,8 +268,10 @@ def test_what_a_task_raises_is_its_nodes_fault_and_twice_is_enough(
     assert [answer.word for answer in said] == ["died", "ended", "died", "died", "refused"]
     assert "node host: cannot use /tmp" in said[0].text and said[2].text == "node host: ConfigError: no torch"
     assert [len(answer.remarks) for answer in said] == [0, 0, 0, 1, 0], "only the second in a row is too many"
-    assert "no more runs are given to node host" in said[3].remarks[0]
-    assert said[4].text.startswith("needs 1 CPU on one node: the cluster has none such that works (node host: cannot")
+    assert "gives no more runs to node host" in said[3].remarks[0]
+    assert said[4].text.startswith(
+        "needs 1 CPU on one node: the cluster has no such node that works (node host: cannot"
+    )
     assert len(sent.asked) == 4 and not any("scheduling_strategy" in asked for asked in sent.asked)
 
 

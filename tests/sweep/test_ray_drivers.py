@@ -1,4 +1,4 @@
-"""A Ray driver that is killed, doubled or out of disk costs no run: every run is made once, with the same rows."""
+"""If a Ray driver is killed, started twice or out of disk, every run is still trained once, with the same rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows_in(store: Path, study: Path) -> int:
 
 
 def killed_at_work(study: Path, store: Path, address: str) -> None:
-    """Start a driver, and kill it once it has written a few rows more."""
+    """Start a driver, and kill it after it has written a few more rows."""
     before = rows_in(store, study)
     one = driver(study, store, address)
     assert until(lambda: rows_in(store, study) > before + 5, 120), one.communicate(timeout=60)
@@ -73,7 +73,7 @@ def test_two_drivers_on_one_cluster_share_a_study_and_no_run_is_made_twice(tmp_p
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk that holds one checkpoint and hardly a second one."""
+    """A disk that has room for one checkpoint but not for two."""
     disk = tmp_path / "disk"
     disk.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", str(disk)]

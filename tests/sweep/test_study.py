@@ -1,4 +1,4 @@
-"""A study file gives the runs it describes, and everything wrong with it is told at once, before anything starts."""
+"""A study file gives the runs it describes. One error lists all its problems before anything starts."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def test_every_problem_is_told_at_once_with_its_place_and_the_nearest_valid_key(
         ({"include": [{"seed": 1, "grid": {"seed": [2]}}]}, "[[include]] 1 grid seed: also set outside"),
         ({"grid": {"rule": ["bp"]}, "exclude": [{"rule": "bp"}]}, "the study has no runs"),
         ({"grid": {"rule": ["bp"]}, "exclude": [{"rule": "fa"}]}, "[[exclude]] 1: matches no run of the grid"),
-        ({"rule": "bp", "exclude": [{"rule": "bp"}]}, "expected a [grid] to leave runs out of"),
-        ({"grid": {"seed": [42]}, "include": [{"rule": "bp"}]}, "is asked for twice"),
+        ({"rule": "bp", "exclude": [{"rule": "bp"}]}, "expected a [grid] to exclude runs from"),
+        ({"grid": {"seed": [42]}, "include": [{"rule": "bp"}]}, "occurs twice"),
         ({"grid": {"penalty": [0, 0.0]}}, "each value once"),
         ({"epochs": 2, "keep-epochs": [3], "grid": {"seed": [1, 2]}}, "up to the last, 2, got 3 (in 2 runs)"),
         ({"rule": "bp", "with": "frozen-dfa"}, "with: expected a list"),

@@ -1,4 +1,4 @@
-"""The command `faudit sweep`: what it makes, what it refuses, what it says beforehand."""
+"""The command `faudit sweep`: the runs it trains, the input it refuses, and its dry run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_dry_run_says_what_is_there_and_how_long_the_rest_takes(
 
 
 def pretend(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start:
-    """An engine's starter that nobody but this file knows."""
+    """The starter of an engine that only this file has."""
     if address:
         raise ConfigError(f"there is nothing at {address}")
     return Start(lambda todo: pytest.fail("a dry run starts nothing"), elsewhere=True)
@@ -69,7 +69,7 @@ def pretend(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
 def test_one_more_engine_is_one_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its starter refuses its own flags, also for a dry run, and says whether data may be elsewhere."""
+    """Its starter refuses flags, also in a dry run, and says whether the data may be elsewhere."""
     engines = {"local": "faudit.sweep.local:starter", "pretend": f"{__name__}:pretend"}
     monkeypatch.setattr(command, "ENGINES", Registry("engine", engines))
     text = 'data = "cifar10"\n[grid]\nseed = [1]\n'

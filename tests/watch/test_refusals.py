@@ -59,7 +59,7 @@ def without_grad(self: Around, h: Tensor) -> Tensor:
         (noted, ["changes its own state in eval mode: 'seen'"]),
         (lambda self, h: F.dropout(self.two(h), 0.5), ["not deterministic in eval mode", "'the logits'", "Refused"]),
         (lambda self, h: self.two(h + torch.randn(WIDTH)), ["not deterministic", "first at 'two'"]),
-        (lambda self, h: self.two(h - h.mean(dim=0)), ["look at one another", "running statistics"]),
+        (lambda self, h: self.two(h - h.mean(dim=0)), ["affect one another", "running statistics"]),
         (lambda self, h: self.two(h).T.contiguous().T.flatten(), ["failed on its input, float32 [24, 8]"]),
         (lambda self, h: self.two(h.mean(dim=0, keepdim=True)), ["'two': expected 24 samples first", "[1, 8]"]),
     ],
@@ -129,7 +129,7 @@ def test_integer_inputs_of_a_model_that_wants_none_are_told_with_type_and_shape(
 
 def test_a_model_that_float64_breaks_is_told() -> None:
     said = refusal(Around(lambda self, h: self.two(h.float())), taps=["one"])
-    assert "runs as it is and not in float64" in said and "RuntimeError" in said
+    assert "runs in its own precision but not in float64" in said and "RuntimeError" in said
 
 
 class Says(nn.Module):
@@ -150,7 +150,7 @@ class Says(nn.Module):
         (lambda h: {"scores": h}, "got dict"),
         (lambda h: ("text", h), "got tuple"),
         (lambda h: h.argmax(dim=1), "expected floating point with 24 samples first, got int64 [24]"),
-        (lambda h: h.sum(dim=0), "look at one another"),
+        (lambda h: h.sum(dim=0), "affect one another"),
         (lambda h: h[:, :, None], "expected logits [n, classes] and int64 labels [n], got float32 [24, 5, 1]"),
     ],
 )  # fmt: skip
@@ -164,7 +164,7 @@ def test_outputs_that_are_no_logits(output: Callable[[Tensor], Any], told: str) 
         (lambda taps, logits, y: taps[:2], "expected a list of 3 tensors, one for each tap (0, 2, 4), got 2"),
         (lambda taps, logits, y: taps[0], "expected a list of 3 tensors, one for each tap (0, 2, 4), got Tensor"),
         (lambda taps, logits, y: [taps[0], taps[1][:, :3], taps[2]],
-         "at the tap '2': expected a signal shaped as the tap, float32 [24, 8], got float32 [24, 3]"),
+         "at the tap '2': expected a signal of the shape of the tap, float32 [24, 8], got float32 [24, 3]"),
         (lambda taps, logits, y: [h.mean(dim=0) for h in taps], "got float32 [8]"),
         (lambda taps, logits, y: [h.long() for h in taps], "got int64 [24, 8]"),
         (lambda taps, logits, y: [h / 0 for h in taps], "expected finite numbers, got 192 that are not"),
@@ -209,7 +209,7 @@ def test_a_fresh_credit_that_does_not_fit() -> None:
         ([(torch.zeros(3, WIDTH), [0, 1, 2])], "y list"),
         ([(torch.zeros(3, WIDTH), torch.zeros(2, dtype=torch.int64))], "x float32 [3, 8] with y int64 [2]"),
         ([({"x": "text"}, torch.zeros(2, dtype=torch.int64))], "x str"),
-        ([batch(3), (torch.zeros(3, 9), batch(3)[1])], "cannot be put end to end"),
+        ([batch(3), (torch.zeros(3, 9), batch(3)[1])], "cannot be concatenated"),
         ([({"x": batch(3)[0]}, batch(3)[1]), ({"z": batch(3)[0]}, batch(3)[1])], "the same inputs in each, x"),
         ([(torch.full((3, WIDTH), torch.nan), batch(3)[1])], "batch 0: expected finite inputs"),
         ([(batch(3)[0], torch.tensor([0, 1, CLASSES]))], "expected classes 0 to 4, as many as the model has logits"),

@@ -1,1 +1,1 @@
-"""The audit: a check turns numbers into a finding, a protocol is a set of checks, the judge decides."""
+"""The audit: a check turns numbers into a finding, a protocol is a set of checks, the judge gives the verdict."""

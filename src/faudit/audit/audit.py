@@ -1,7 +1,6 @@
-"""Runs → cases → verdicts: find each run's matched controls in its store, measure what is missing, judge.
+"""Audit runs: find the matched control of each run in its store, measure what is missing, judge.
 
-The control of a run is the same run with blocks frozen at their initialisation and the embedding taught as the rule
-teaches it.
+The control of a run is the same run with blocks frozen at their initial weights. The rule still teaches the embedding.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from faudit.audit.checks.check import Case, Control
-from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict, judge
+from faudit.audit.judge import Verdict, judge
 from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, default, identity
 from faudit.errors import StoreError
@@ -24,18 +23,16 @@ from faudit.store.audits import KeptAudit
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
 
-EXIT_CODES = {TRUSTWORTHY: 0, WALK_BACK: 1, INCONCLUSIVE: 3}
-
 
 @dataclass(frozen=True)
 class Audited:
-    """One run as the checks saw it, with its verdict."""
+    """One run with its case and its verdict."""
 
     run: Run
     config: RunConfig
     case: Case
     verdict: Verdict
-    remarks: tuple[str, ...] = ()  # what a reader of the verdict must know of how it was measured
+    remarks: tuple[str, ...] = ()  # notes on how the run was measured
 
     def to_json(self) -> dict[str, Any]:
         return {"run": str(self.run.path), "rule": self.config.rule, "seed": self.config.seed, **self.verdict.to_json()}
@@ -43,23 +40,23 @@ class Audited:
 
 def control_of(config: RunConfig) -> RunConfig:
     """The matched run whose blocks never train."""
-    # The penalty and the clip act on branches that do not train; labels are the real ones, whatever the run was fed.
+    # Penalty and clip would act on branches that do not train. A control always trains on the real labels.
     plain = {"penalty": 0.0, "clip": default("clip"), "random_targets": False}
     logged = {"keep_epochs": (), "probe_epochs": (), "log_every": 1}
     return config.with_(rule=control_name(config.rule), **plain, **logged)
 
 
 class ControlIndex:
-    """The finished runs of a store by what makes one the control of another; each configuration is read once."""
+    """The runs of a store by the settings that identify a control; each configuration is read once."""
 
     def __init__(self, store: Path) -> None:
         self._found: dict[tuple[Any, ...], list[Run]] = {}
         for run in runs_in(store):
-            with suppress(StoreError):  # a damaged neighbour is no control
+            with suppress(StoreError):  # a damaged run cannot be a control
                 self._found.setdefault(key(run.config()), []).append(run)
 
     def control(self, config: RunConfig) -> Control | None:
-        """The matched frozen run: one, since others of the same seed are copies of it, however they were logged."""
+        """The matched control. One is enough, because others of the same seed are copies of it with other logging."""
         for run in self._found.get(key(control_of(config)), []):
             with suppress(StoreError, LookupError):
                 history = {row["epoch"]: row["test_acc"] for row in run.rows() if row.get("test_acc") is not None}
@@ -73,16 +70,18 @@ def key(config: RunConfig) -> tuple[Any, ...]:
 
 
 def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: ControlIndex | None = None) -> Audited:
-    """The verdict on one run; its control is looked for beside it.
+    """The verdict on one run; its control is searched in ``beside``, by default in the run's own store.
 
-    What the costly probes measured is kept in the run's directory: a second audit measures nothing.
+    The results of the costly probes are kept in the run's directory, so a second audit measures nothing.
     """
     config = run.config()
     if run.status not in ENDED:
-        raise StoreError(f"{run.path} is {run.status}: a verdict needs a finished run. Give its `faudit train` again.")
+        raise StoreError(
+            f"{run.path} is {run.status}: a verdict needs a finished run. Run its `faudit train` command again."
+        )
     rows = run.rows()
     if not rows:
-        raise StoreError(f"{run.path} has no rows: there is nothing to judge. Delete it and train it again.")
+        raise StoreError(f"{run.path} has no rows to judge. Delete it and train it again.")
     kept, remarks = measured(run, config, rows[-1], data_dir=data_dir)
     control = (beside or ControlIndex(run.path.parent)).control(config)
     facts = kept.facts
@@ -99,9 +98,9 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
 
 
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:
-    """What a row lacks of the costly probes, and facts of the run: as kept, or measured now and kept; and remarks.
+    """The costly probes that a row lacks, with facts of the run: read from the kept audit or measured now; and remarks.
 
-    A failed run, or a log without weights, has nothing to measure on: what was not measured stays so.
+    A failed run or a log without weights cannot be measured; its missing entries stay missing.
     """
     if run.status != Status.DONE or not run.checkpoint.exists():
         from faudit.audit.measure import facts_of
@@ -112,30 +111,37 @@ def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) ->
     stale = [name for name, version in wanted.items() if kept.versions.get(name) != version]
     remarks = [problem] if problem else []
     if any(name in kept.versions for name in stale):
-        remarks.append(f"{run.name}: {', '.join(stale)} changed since it was audited, and is measured again")
+        remarks.append(
+            f"{run.name}: measured again, because these probes changed since the last audit: {', '.join(stale)}"
+        )
     if stale or kept.known is None:
         from faudit.audit.measure import measure
 
         kept = kept.with_(measure(run, config, stale, data_dir=data_dir), versions=wanted)
         try:
             audits.write(run, kept)
-        except StoreError as error:  # a store that may only be read: the verdict is none the worse for it
-            remarks.append(f"what was measured is not kept: {error}")
+        except StoreError as error:  # a read-only store; the verdict is still valid
+            remarks.append(f"the measurements were not kept: {error}")
     return kept.of(wanted), remarks
 
 
 def lacking(row: Row) -> list[str]:
-    """The costly probes of which a row does not hold every entry."""
+    """The probes of which a row does not hold every entry.
+
+    A row from before the entry ``fitted`` counted fitted samples in Γ, ρ and nudging. There every probe that judges the
+    credit is measured again, so that Γ and its null are over the same samples.
+    """
     declared = {name: PROBES.declared(name) for name in PROBES}
+    is_older = "fitted" not in row
     return [
         name
         for name, probe in declared.items()
-        if probe.tier == "full" and any(entry.name not in row for entry in probe.entries)
+        if (is_older and "credit" in probe.needs) or any(entry.name not in row for entry in probe.entries)
     ]
 
 
 def case_of(config: RunConfig, rows: Sequence[Row], *, samples: int, classes: int, control: Control | None) -> Case:
-    """A run as the checks see it, with what its rule says of itself."""
+    """The case of a run, with the facts that its rule declares."""
     rule = RULES[config.rule]
     controls = (control,) if control else ()
     return Case(config, rows, samples, classes, controls, trains_blocks=rule.trains_blocks, no_control=rule.no_control)

@@ -1,11 +1,11 @@
-"""The judge: a pure table from findings to a verdict, with reasons. Old findings can be judged again.
+"""The judge: a pure function from findings to a verdict with reasons. Old findings can be judged again.
 
     a check fired                                    needs walk-back
     else one not measured, undecided or invalid      inconclusive
     else                                             trustworthy
 
-A check that does not apply takes no part; a label never decides. The reasons of a trustworthy verdict are the checks
-that passed and those that did not apply.
+A check that does not apply is ignored. A label does not affect the verdict. The reasons of a trustworthy verdict are
+the checks that passed and those that did not apply.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TRUSTWORTHY, WALK_BACK, INCONCLUSIVE = "trustworthy", "needs walk-back", "inconc
 
 @dataclass(frozen=True)
 class Verdict:
-    """A judgement with the findings it rests on."""
+    """A verdict with its reasons and findings."""
 
     verdict: str
     protocol: str
@@ -51,7 +51,7 @@ class Verdict:
 
 
 def judge(case: Case, protocol: Protocol, *, replay: bool = True) -> Verdict:
-    """Ask every check of the protocol, and decide; ``replay`` asks each at the earlier rows too."""
+    """Run every check of the protocol and decide; with ``replay``, each check also runs at the earlier rows."""
     ask = replayed if replay else lambda check, case: check.find(case)
     return decide(
         [ask(check, case) for check in protocol.checks],
@@ -61,8 +61,8 @@ def judge(case: Case, protocol: Protocol, *, replay: bool = True) -> Verdict:
 
 
 def replayed(check: Check, case: Case) -> Finding:
-    """The finding, with the first epoch at which the check would have fired: from 1 on, as 0 has trained nothing."""
-    if case.config is None:  # a model has no epochs
+    """The finding with the first epoch at which the check would have fired; epoch 0 is skipped, as it is untrained."""
+    if case.config is None:  # a foreign model has no epochs
         return check.find(case)
     places = (place for place, row in enumerate(case.rows) if row["epoch"] > 0)
     fired = (place for place in places if check.find(case.until(place)).status == FIRED)
@@ -71,18 +71,18 @@ def replayed(check: Check, case: Case) -> Finding:
 
 
 def decide(findings: Sequence[Finding], *, labels: Sequence[Finding] = (), protocol: str) -> Verdict:
-    """The table."""
+    """The verdict that the table above gives for these findings."""
     fired = [finding for finding in findings if finding.status == FIRED]
     open_ones = [finding for finding in findings if finding.status in (NOT_MEASURED, UNDECIDED, INVALID)]
     verdict = WALK_BACK if fired else INCONCLUSIVE if open_ones else TRUSTWORTHY
-    told = fired or open_ones
-    reasons = [f"{finding.check}: {finding.reason}" for finding in told] if told else passed_and_not_asked(findings)
+    decisive = fired or open_ones
+    reasons = [f"{one.check}: {one.reason}" for one in decisive] if decisive else passed_and_not_applicable(findings)
     return Verdict(verdict, protocol, tuple(reasons), tuple(findings), tuple(labels))
 
 
-def passed_and_not_asked(findings: Sequence[Finding]) -> list[str]:
-    """What a trustworthy verdict rests on, and what it does not."""
+def passed_and_not_applicable(findings: Sequence[Finding]) -> list[str]:
+    """The reasons of a trustworthy verdict: the checks that passed, and those that did not apply."""
     passed = [finding.check for finding in findings if finding.status == PASSED]
     others = [f"{finding.check} ({finding.reason})" for finding in findings if finding.status == NOT_APPLICABLE]
-    told = (("passed", passed), ("not applicable", others))
-    return [f"{what}: {', '.join(names)}" for what, names in told if names]
+    groups = (("passed", passed), ("not applicable", others))
+    return [f"{what}: {', '.join(names)}" for what, names in groups if names]

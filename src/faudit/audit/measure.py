@@ -1,6 +1,6 @@
-"""The costly probes on the checkpoint of a finished run.
+"""Run the costly probes on the checkpoint of a finished run.
 
-Nothing is trained, and nothing of the run is changed.
+This trains nothing and changes nothing in the run.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from faudit.store.run import Run, damaged
 
 
 def measure(run: Run, config: RunConfig, probes: Sequence[str], *, data_dir: Path | None) -> KeptAudit:
-    """What some costly probes give on the checkpoint, which must stand at the last row's epoch."""
+    """Run some costly probes on the checkpoint, which must be at the epoch of the last row."""
     last = run.rows()[-1]["epoch"]
-    with threads(config.threads):  # as the run: tiny tensors only wait for a second one
+    with threads(config.threads):  # as in training; for small tensors a second thread only adds waiting
         dataset = DATASETS[config.data](data_dir)
         reading, epoch = reading_of(run, config, dataset=dataset)
         if epoch != last:
@@ -39,7 +39,7 @@ def measure(run: Run, config: RunConfig, probes: Sequence[str], *, data_dir: Pat
 
 
 def facts_of(config: RunConfig, row: Row, *, data_dir: Path | None, dataset: Dataset | None = None) -> Facts:
-    """What a verdict needs beside the rows; the data is asked where older rows do not say how large it is."""
+    """The facts that a verdict needs besides the rows; loads the data if an older row lacks its sizes."""
     rule = RULES[config.rule]
     sizes: dict[str, Any] = {name: row.get(name) for name in ("test_samples", "classes", "eval_samples")}
     if None in sizes.values():
@@ -52,7 +52,7 @@ def facts_of(config: RunConfig, row: Row, *, data_dir: Path | None, dataset: Dat
 def reading_of(
     run: Run, config: RunConfig, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> tuple[Reading, int]:
-    """The network of a run's last checkpoint on its evaluation buffer, and the epoch it stands at."""
+    """The network of a run's last checkpoint on its evaluation buffer, and the epoch of that checkpoint."""
     tensors, header = checkpoint.load_of(run)
     dataset = dataset or DATASETS[config.data](data_dir)
     began = run.environment().get("data_sha256")
@@ -64,13 +64,13 @@ def reading_of(
     x, y = dataset.buffer(config.eval_size)
     net, rule, named = build_net(config, dataset), build_rule(config), generators(config.seed)
     initial = net.init(named["init"])
-    # Feedback that is not there is not drawn afresh: Γ would be that of another network.
+    # Missing feedback is refused and not drawn again: Γ would belong to another network.
     feedback = rule.init(net, dataset.normalise(x[:1]), named["feedback"])
     params, state = (checkpoint.of_kind(tensors, kind) for kind in ("net/", "rule/"))
     for expected, came in ((initial, params), (feedback, state)):
         wanted = {name: value.to(dtype) if value.is_floating_point() else value for name, value in expected.items()}
         checkpoint.must_match(run.checkpoint, wanted, came)
-    # In the order of the net and the rule, as in training: a file has no order, and sums depend on it.
+    # In the order of the net and the rule, as in training: sums depend on the order, and a file has none.
     params, state = {name: params[name] for name in initial}, {name: state[name] for name in feedback}
     reading = Reading(net, rule, params, state, dataset.normalise(x, dtype), y, seed=config.seed, initial=initial)
     return reading, int(header["epoch"])

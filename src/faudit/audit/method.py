@@ -1,8 +1,8 @@
-"""Several seeds of one method: the verdict on it, and each check's value with an interval over the seeds.
+"""The verdict on a method over several seeds, and each check's value with an interval over the seeds.
 
-A method is what its runs share: every setting but the seed. It needs walk-back when one of its seeds does, because a
-method that breaks with one seed in three is not to be trusted with the fourth; it is trustworthy when all are. The
-interval is Student's, 95 %, over the seeds; with one seed there is none.
+The runs of a method share every setting except the seed. A method needs walk-back if one of its seeds does, because a
+method that fails with one seed in three cannot be trusted with the fourth. It is trustworthy if all seeds are. The
+interval is Student's 95 % interval over the seeds; one seed has no interval.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from faudit.stats import student_interval
 
 @dataclass(frozen=True)
 class Across:
-    """One check over the seeds."""
+    """The result of one check over the seeds."""
 
     check: str
     fired: int
@@ -36,7 +36,7 @@ class Across:
 
 @dataclass(frozen=True)
 class Method:
-    """A method with its seeds."""
+    """A method with its seeds, verdict and checks."""
 
     name: str
     seeds: tuple[int, ...]
@@ -49,7 +49,7 @@ class Method:
 
 
 def methods(judged: Sequence[tuple[RunConfig, Verdict]]) -> list[Method]:
-    """The runs grouped by everything but their seed, in the order they came; of one seed, the first speaks for it."""
+    """Group runs into methods, in the given order; of several runs with one seed, the first counts."""
     groups: dict[tuple[Any, ...], dict[int, tuple[RunConfig, Verdict]]] = {}
     for config, verdict in judged:
         groups.setdefault((*identity(config), config.epochs), {}).setdefault(config.seed, (config, verdict))
@@ -57,7 +57,7 @@ def methods(judged: Sequence[tuple[RunConfig, Verdict]]) -> list[Method]:
 
 
 def method(group: Sequence[tuple[RunConfig, Verdict]]) -> Method:
-    """The verdict on one."""
+    """The method of a group of runs."""
     config, first = group[0]
     verdicts = [verdict for _, verdict in group]
     checks = [across([verdict.findings[place] for verdict in verdicts]) for place in range(len(first.findings))]
@@ -65,7 +65,7 @@ def method(group: Sequence[tuple[RunConfig, Verdict]]) -> Method:
 
 
 def across(findings: Sequence[Finding]) -> Across:
-    """One check's findings over the seeds."""
+    """Summarise the findings of one check over the seeds."""
     known = [finding.value for finding in findings if finding.value is not None and isfinite(finding.value)]
     fired = sum(finding.status == FIRED for finding in findings)
     low, high = student_interval(known) or (None, None)
@@ -73,11 +73,11 @@ def across(findings: Sequence[Finding]) -> Across:
 
 
 def worst(verdicts: Sequence[Verdict]) -> str:
-    """One that needs walk-back is enough; all must be trustworthy."""
+    """The worst verdict: walk-back if any seed needs it, trustworthy only if all are."""
     words = {verdict.verdict for verdict in verdicts}
     return next(word for word in (WALK_BACK, INCONCLUSIVE, TRUSTWORTHY) if word in words)
 
 
 def title(config: RunConfig) -> str:
-    """A method in a few words."""
+    """A short name for a method."""
     return f"{config.label(on=config.net)}, {config.data}, {config.epochs} epochs"

@@ -1,4 +1,4 @@
-"""A verdict as a paper's appendix wants it: what was asked, what was measured, against which threshold."""
+"""Verdicts as a Markdown page for an appendix: checks, measurements and thresholds."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ SIGNALS = {
 }  # fmt: skip
 
 
-UNSIGNED = ("s.d. of a draw", "p")  # and of which a mean over blocks means nothing
+UNSIGNED = ("s.d. of a draw", "p")  # shown without a sign and without a mean over blocks
 
 
 def measured(row: Row) -> list[str]:
-    """Per block, the signal's alignment by our definition and by the paper's, beside its null and its controls."""
+    """The signal's alignment per block, by faudit's and by the paper's definition, with its null and its controls."""
     there = {title: row[name] for title, name in SIGNALS.items() if row.get(name)}
     if not there:
         return []
@@ -67,7 +67,7 @@ def measured(row: Row) -> list[str]:
 
 
 def mean(values: list[float | None]) -> float | None:
-    """The mean where every value is known."""
+    """The mean, if every value is known."""
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
 
@@ -77,14 +77,14 @@ def signed(value: float | None) -> str:
 
 
 def thresholds(asked: Protocol) -> str:
-    """What was asked and where each check fires, in a sentence."""
+    """The checks and thresholds of a protocol, in a sentence."""
     checks, labels = (", ".join(check.name for check in some) for some in (asked.checks, asked.labels))
     stand = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in asked.thresholds)
     return f"Checks: {checks}; as a label: {labels or 'none'}. Thresholds: {stand or 'none'}."
 
 
 def method_table(method: Method) -> list[list[str]]:
-    """Each check of a method over its seeds."""
+    """A table of the checks of a method over its seeds."""
     lines = [
         [
             check.check,

@@ -1,9 +1,10 @@
-"""Protocols: named, versioned sets of checks. A verdict names the protocol it was made by.
+"""Protocols: named, versioned sets of checks. A verdict names its protocol.
 
-``paper`` is the published one. ``faudit-1`` asks the same questions of numbers that do not depend on the buffer's size,
-on how well a network fits, or on how easy the data are: precision instead of a magnitude, the share of errors removed
-instead of points, and feedback held against feedback drawn afresh. ``faudit-2`` also asks whether the accuracy is above
-chance. A threshold never changes under its protocol's name: a better one is a new protocol.
+``paper`` is the published protocol. ``faudit-1`` asks the same questions with numbers that do not depend on the size of
+the buffer, the fit of the network or the difficulty of the data. It checks the gradient's precision instead of its
+size and the share of errors removed instead of points, and it compares feedback with newly drawn feedback. ``faudit-2``
+also checks that the accuracy is above chance. The thresholds of a named protocol never change; a better threshold makes
+a new protocol.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from faudit.registry import unknown
 
 @dataclass(frozen=True)
 class Protocol:
-    """A name and the checks that are asked under it. One in ``labels`` names the kind of failure and decides nothing.
+    """A named set of checks. Checks in ``labels`` name the kind of failure and do not affect the verdict.
 
-    ``protocol["scale"]`` is its check of that name.
+    ``protocol["scale"]`` is the check of that name.
     """
 
     name: str
@@ -46,10 +47,10 @@ class Protocol:
         asked = [check.name for check in (*self.checks, *self.labels)]
         for what, names in (("check", asked), ("threshold", [name for name, _ in self.thresholds])):
             for name, count in Counter(names).items():
-                if count > 1:  # tables and ``protocol[name]`` tell them apart by name
+                if count > 1:  # tables and ``protocol[name]`` identify them by name
                     raise ConfigError(f"protocol {self.name}: expected each {what} once, got {name!r} {count} times")
 
-    def __getitem__(self, name: str) -> Any:  # a check, whose name decides which thresholds it has
+    def __getitem__(self, name: str) -> Any:  # a check; its thresholds depend on its name
         found = {check.name: check for check in (*self.checks, *self.labels)}
         if name not in found:
             raise ConfigError(unknown(f"check of the protocol {self.name}", name, found))
@@ -57,12 +58,12 @@ class Protocol:
 
     @property
     def thresholds(self) -> list[tuple[str, float]]:
-        """Every threshold by name, and where it stands."""
+        """The name and value of every threshold."""
         checks = (*self.checks, *self.labels)
         return [(entry.name, getattr(check, entry.name)) for check in checks for entry in fields(check)]
 
     def with_check(self, check: Check) -> Protocol:
-        """The same protocol with another check in place of the one of that name."""
+        """A copy in which the given check replaces the one of the same name."""
         return replace(self, checks=tuple(check if one.name == check.name else one for one in self.checks))
 
 
@@ -91,7 +92,7 @@ DEFAULT = FAUDIT_2.name
 
 
 def protocol(asked: str | Protocol) -> Protocol:
-    """The protocol of a name; one of somebody's own is itself."""
+    """The protocol of a name; a ``Protocol`` is returned unchanged."""
     if isinstance(asked, Protocol):
         return asked
     if asked not in PROTOCOLS:

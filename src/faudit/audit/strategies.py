@@ -1,8 +1,8 @@
-"""Reporting strategies: what would have been concluded from a run, had only so much been reported?
+"""Reporting strategies: the conclusion that a reader would draw from part of the measurements.
 
-``accuracy`` accepts a run that passes the check ``chance``. ``accuracy + Γ`` also wants the mean of Γ over all blocks
-above 0.05: the rule that a table of accuracies and cosines invites, written down so that the protocols can be compared
-with it. Each check of a protocol alone, and the whole protocol, are the others.
+``accuracy`` accepts a run that passes the check ``chance``. ``accuracy + Γ`` also needs a mean of Γ over all blocks
+above 0.05. Readers of a table of accuracies and cosines tend to apply this rule, so the protocols are compared with it.
+The other strategies are each check of a protocol alone, and the whole protocol.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ GAMMA = 0.05  # mean cosine above which a table of cosines reads as "aligned"
 
 
 def accuracy_alone(case: Case) -> str:
-    """Is the accuracy above chance?"""
+    """Accept a run whose accuracy is above chance."""
     return {PASSED: TRUSTWORTHY, FIRED: WALK_BACK}.get(Chance().find(case).status, INCONCLUSIVE)
 
 
 def accuracy_and_gamma(case: Case) -> str:
-    """The same, and the mean of Γ over all blocks above 0.05."""
+    """Accept a run whose accuracy is above chance and whose mean of Γ over all blocks is above 0.05."""
     word = accuracy_alone(case)
     known = [gamma for gamma in case.last.get("gamma") or [] if gamma is not None]
     if word != TRUSTWORTHY:
@@ -35,12 +35,12 @@ def accuracy_and_gamma(case: Case) -> str:
 
 
 def by(protocol: Protocol) -> Callable[[Case], str]:
-    """The whole protocol."""
+    """The verdict of a whole protocol."""
     return lambda case: judge(case, protocol, replay=False).verdict
 
 
 def strategies(protocol: Protocol) -> dict[str, Callable[[Case], str]]:
-    """Every strategy by name: the two of the tables, each check of a protocol alone, and the protocol."""
+    """Every strategy by name: accuracy, accuracy + Γ, each check of a protocol alone, and the protocol."""
     alone = {check.name: by(Protocol(check.name, checks=(check,))) for check in protocol.checks}
     return {
         "accuracy": accuracy_alone,
@@ -51,12 +51,12 @@ def strategies(protocol: Protocol) -> dict[str, Callable[[Case], str]]:
 
 
 def side_by_side() -> dict[str, Callable[[Case], str]]:
-    """What the benchmark compares."""
+    """The strategies that the benchmark compares."""
     return {**{name: by(protocol) for name, protocol in PROTOCOLS.items()}, "accuracy + Γ": accuracy_and_gamma}
 
 
 def over_thresholds(cases: Sequence[Case], protocol: Protocol) -> Iterator[tuple[Check, str, float, list[str]]]:
-    """(check, its threshold, a value of it, the verdict on each case) over the grids of a protocol, one at a time."""
+    """Vary one threshold at a time over its grid; yields (check, threshold, value, the verdict on each case)."""
     for check in protocol.checks:
         for name, grid in check.grid.items():
             for value in grid:

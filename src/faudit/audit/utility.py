@@ -1,7 +1,7 @@
-"""Decision utility and threshold sensitivity on audited runs: two tables, as text, Markdown and JSON.
+"""Decision utility and threshold sensitivity of audited runs: two tables, as text, Markdown and JSON.
 
-The first asks what each reporting strategy would have concluded of each run; the second, whether the verdicts would
-have been others had a threshold stood elsewhere.
+The first table shows the conclusion of each reporting strategy on each run. The second shows how many verdicts change
+if a threshold is varied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def utility(audited: Sequence[Audited], protocol: Protocol) -> dict[str, Any]:
 
 
 def sensitivity(audited: Sequence[Audited], protocol: Protocol) -> dict[str, Any]:
-    """Per threshold: where it stands, and at each place of its grid how many runs have another verdict, and which."""
+    """For each threshold: its value, and at each value of its grid the runs whose verdict changes."""
     stand = [one.verdict.verdict for one in audited]
     out: dict[str, Any] = {}
     for check, name, value, verdicts in over_thresholds([one.case for one in audited], protocol):
@@ -40,7 +40,7 @@ def sensitivity(audited: Sequence[Audited], protocol: Protocol) -> dict[str, Any
 
 
 def utility_table(result: dict[str, Any]) -> list[list[str]]:
-    """Head and lines: a run each, a strategy each, then how many each strategy walks back."""
+    """One line per run and one column per strategy, then the number of runs that each strategy walks back."""
     names = list(next(iter(result.values())))
     lines = [[run, *(SHORT[verdicts[name]] for name in names)] for run, verdicts in result.items()]
     back = [sum(verdicts[name] == WALK_BACK for verdicts in result.values()) for name in names]
@@ -48,7 +48,7 @@ def utility_table(result: dict[str, Any]) -> list[list[str]]:
 
 
 def sensitivity_table(result: dict[str, Any]) -> list[list[str]]:
-    """Head and lines: a threshold each, and how many verdicts change at each place of its grid."""
+    """One line per threshold, with the number of verdicts that change at each value of its grid."""
     lines = []
     for name, entry in result.items():
         grid = ", ".join(f"{place['value']:g}: {len(place['changed'])}" for place in entry["grid"])
@@ -64,6 +64,6 @@ def aligned(table: list[list[str]]) -> list[str]:
 
 
 def markdown(table: list[list[str]]) -> list[str]:
-    """The same in Markdown."""
+    """A table as lines of Markdown."""
     head, *lines = table
     return [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines)]

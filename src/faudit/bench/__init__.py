@@ -1,1 +1,1 @@
-"""Benchmarks: speed side by side, and the protocol against planted networks."""
+"""Benchmarks: speed measured side by side, and the audit protocol on planted networks."""

@@ -1,7 +1,7 @@
-"""How long a full audit takes: every probe on a CIFAR-10 ResMLP, against one epoch of training it, in one process.
+"""Time a full audit of a CIFAR-10 ResMLP against one epoch of training it, in one process.
 
-1024 samples, 5 taps, ρ with 32 directions by both definitions, 20 draws of fresh feedback, the float64 referee and all
-the rest. Only the ratio is worth reporting; the two are timed in turns.
+The audit runs every probe: 1024 samples, 5 taps, ρ with 32 directions by both definitions, 20 draws of fresh feedback,
+the float64 referee and all others. The two are timed in turns. Only their ratio is worth reporting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from faudit.train import one_epoch, read
 
 
 def audit_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> dict[str, Any]:
-    """Seconds of one epoch of DFA and of one full audit of the network it gives, and the ratio."""
+    """Time one epoch of DFA and one full audit of the trained network; returns seconds and their ratio."""
     if repeats < 1 or threads_used < 1:
         raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
     dataset = DATASETS["cifar10"](data_dir) if data_dir else noise()
@@ -29,7 +29,7 @@ def audit_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
     with threads(threads_used):
         trained = experiment("dfa", dataset, threads_used)
         one_epoch(trained, 1)
-        every_probe(trained)  # warm
+        every_probe(trained)  # warm up
         for _ in range(repeats):
             epochs.append(seconds(partial(one_epoch, trained, 1)))
             parts = every_probe(trained)
@@ -47,13 +47,13 @@ def audit_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
 
 
 def every_probe(trained: Experiment) -> dict[str, float]:
-    """Seconds of each probe on a fresh reading; the first pays for the passes that all share."""
+    """Seconds of each probe on a new reading. The time of the shared passes counts for the first probe."""
     reading = read(trained)
     return {name: seconds(partial(PROBES[name]().measure, reading)) for name in PROBES}
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The result for a person."""
+    """The result as lines to print."""
     middle = {name: statistics.median(values) for name, values in result["seconds"].items()}
     faster = result["epoch_over_audit"]
     dearest = sorted(result["probes"].items(), key=lambda pair: -pair[1])[:3]

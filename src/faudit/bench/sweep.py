@@ -1,9 +1,9 @@
-"""How well a sweep uses the cores: the built-in 48-run study one run after another, then as a sweep, in one go.
+"""Measure how well a sweep uses the cores: train the built-in 48-run study one run at a time, then as a sweep.
 
-The yardstick is the sum of the runs' own times, each alone in one warm process on one thread, divided by the number of
-jobs: what a sweep would take that cost nothing. A sweep's time is that of the command, from the start of its process to
-its end: imports, the study's check and the start of the workers are in it. The overhead of a tiny run is the time from
-one run's end to the next one's in a worker, less what the run itself took.
+The baseline is the sum of the times of the single runs, each alone in one warm process on one thread, divided by the
+number of jobs. A sweep without overhead would take this long. The time of the sweep is that of the whole command: it
+includes imports, the check of the study and the start of the workers. The overhead of a tiny run is the time from the
+end of one run to the end of the next in the same worker, minus the time of the run itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MANY = 12  # tiny runs, one after another in one worker
 def sweep_speed(
     *, jobs: int, study: Path = STUDIES["penalties"], tiny: int = MANY, runs: Path | None = None
 ) -> dict[str, Any]:
-    """Seconds alone and side by side, their ratio, and the overhead of a tiny run."""
+    """Seconds one at a time and as a sweep, their ratio, and the overhead of a tiny run."""
     if jobs < 1 or tiny < 2:
         raise ConfigError(f"bench: expected at least 1 experiment and 2 tiny runs, got {jobs} and {tiny}")
     configs = read(study)
@@ -56,7 +56,7 @@ def sweep_speed(
 
 
 def swept(study: Path, store: Path, *, jobs: int) -> float:
-    """The seconds of the command that makes every run of a study."""
+    """The seconds of the command that trains every run of a study."""
     words = ["sweep", str(study.absolute()), "--runs", str(store.absolute()), "--jobs", str(jobs)]
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
@@ -68,7 +68,7 @@ def swept(study: Path, store: Path, *, jobs: int) -> float:
 
 
 def one_by_one(configs: Sequence[RunConfig], store: Path) -> list[float]:
-    """Each run's seconds in this process, warm: torch is imported and the data loaded before the first one."""
+    """The seconds of each run in this process. torch is imported and the data loaded before the first run."""
     attempt(TINY.to_json(), store / "warm", data_dir=None)
     times = []
     for config in configs:
@@ -81,7 +81,7 @@ def one_by_one(configs: Sequence[RunConfig], store: Path) -> list[float]:
 
 
 def overheads(configs: Sequence[RunConfig], store: Path) -> list[float]:
-    """What each tiny run but the first took beyond its own training and probes, in one worker."""
+    """The seconds that each tiny run after the first took beyond its own training and probes, in one worker."""
     run_all(configs, store, data_dir=None, jobs=1)
     ends = []
     for config in configs:
@@ -91,7 +91,7 @@ def overheads(configs: Sequence[RunConfig], store: Path) -> list[float]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The result for a person."""
+    """The result as lines to print."""
     over = result["overhead_of_a_tiny_run"]
     return [
         f"{result['runs']} runs one after another: {result['seconds_alone']:.1f} s",

@@ -1,7 +1,7 @@
-"""Side-by-side speed: one CIFAR-10 epoch of ResMLP by faudit and by a plain PyTorch trainer.
+"""Time one CIFAR-10 epoch of ResMLP in faudit and in a plain PyTorch trainer, side by side.
 
-The two alternate in one process. Only ratios measured in one run are worth reporting: seconds differ from machine to
-machine and from hour to hour. Peak memory is read before the plain trainer starts, so it is faudit's.
+The two alternate in one process. Only ratios measured in one run are worth reporting, since seconds differ between
+machines and over time. Peak memory is read before the plain trainer starts, so it is faudit's.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ def train_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
     dataset = DATASETS["cifar10"](data_dir) if data_dir else noise()
     with threads(threads_used):
         jobs, peaks = {}, []
-        for rule in RULES_TIMED:  # warm up, and touch all the memory that a run touches
+        for rule in RULES_TIMED:  # warm up, and allocate all the memory that a run allocates
             jobs[rule] = experiment(rule, dataset, threads_used)
             one_epoch(jobs[rule], 1)
             measure(jobs[rule], 10, train_loss=None, seconds=0.0)
             peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-        peak = peaks[0] / (1024 if sys.platform != "darwin" else 1024**2)  # of the first alone: one run in one process
+        peak = peaks[0] / (
+            1024 if sys.platform != "darwin" else 1024**2
+        )  # after the first rule: one run in one process
         loaders = {
             "plain": plain.loader(plain.Pictures(dataset.train_x, dataset.train_y)),
             "plain_tensors": plain.loader(plain.Tensors(dataset.train_x, dataset.train_y)),
@@ -69,7 +71,7 @@ def train_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
 
 
 def compared(times: dict[str, list[float]]) -> dict[str, Any]:
-    """The ratio of each pair of epochs, and the probes' share of a logged epoch."""
+    """The ratios of the epoch times, and the probes' share of a logged epoch."""
     shares = [probe / (probe + ours) for probe, ours in zip(times["probe"], times["faudit"], strict=True)]
     return {
         "seconds": {name: [round(value, 3) for value in values] for name, values in times.items()},
@@ -80,7 +82,7 @@ def compared(times: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def ratio(theirs: list[float], ours: list[float]) -> dict[str, float]:
-    """How many times faster: the median over the repeats, the least and the most."""
+    """How many times faster ours is: median, least and most over the repeats."""
     ratios = [plain / own for plain, own in zip(theirs, ours, strict=True)]
     return {
         "median": round(statistics.median(ratios), 2),
@@ -90,7 +92,7 @@ def ratio(theirs: list[float], ours: list[float]) -> dict[str, float]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The result for a person."""
+    """The result as lines to print."""
     out = [f"{result['what']}, data {result['data']}, {result['threads']} threads, {result['repeats']} epochs each"]
     for rule, entry in result["rules"].items():
         middle = {name: statistics.median(values) for name, values in entry["seconds"].items()}
@@ -115,7 +117,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def noise() -> Dataset:
-    """Random pixels in CIFAR-10's shape: as much work, for a machine without the files."""
+    """Random pixels in CIFAR-10's shape: the same work, for a machine without the files."""
     draw = torch.Generator().manual_seed(0)
     x = torch.randint(256, (60_000, 3, 32, 32), generator=draw, dtype=torch.uint8)
     y = torch.randint(10, (60_000,), generator=draw)

@@ -1,4 +1,4 @@
-"""``faudit audit``: a verdict on runs of a store or, with ``--model``, on a model of your own."""
+"""``faudit audit``: audit runs of a store or, with ``--model``, your own model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faudit.audit.protocol import DEFAULT, PROTOCOLS
+from faudit.cli.exit_codes import VERDICTS
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
 from faudit.cli.output import print_json, remark, write_page
 from faudit.config import quoted
@@ -31,38 +32,48 @@ if TYPE_CHECKING:
 
 Table = dict[str, Any]
 SAMPLES = 256
-OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that mean nothing to a run
-OF_RUNS = ("with_controls", "utility", "sensitivity")  # and to a model
+OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that apply only to a model
+OF_RUNS = ("with_controls", "utility", "sensitivity")  # flags that apply only to runs
 
 
-HELP = "a verdict on runs or a model: exit code 0 trustworthy, 1 needs walk-back, 3 inconclusive"
+HELP = "audit runs or your own model; exit code 0 trustworthy, 1 needs walk-back, 3 inconclusive"
 
 
 def add_flags(own: Parser) -> None:
     own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
     add_runs(own)
     add_json(own)
-    own.add_argument("--protocol", default=DEFAULT, help=f"{', '.join(PROTOCOLS)} (default: {DEFAULT})")
+    own.add_argument(
+        "--protocol", default=DEFAULT, help=f"the checks to apply: {', '.join(PROTOCOLS)} (default: {DEFAULT})"
+    )
     add_data_dir(own)
-    own.add_argument("--with-controls", action="store_true", help="train the matched frozen runs that are missing")
-    own.add_argument("--utility", action="store_true", help="what each reporting strategy would have concluded")
     own.add_argument(
-        "--sensitivity", action="store_true", help="which verdicts change, had a threshold stood elsewhere"
+        "--with-controls", action="store_true", help="first train the matched frozen runs that are missing"
     )
+    own.add_argument("--utility", action="store_true", help="also show the verdict of each reporting strategy")
     own.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the findings as a page for an appendix; - is stdout"
+        "--sensitivity", action="store_true", help="also show which verdicts would change with other thresholds"
     )
-    model = own.add_argument_group("a model of your own, instead of runs")
+    own.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a Markdown page; - is stdout")
+    model = own.add_argument_group("your own model, instead of runs")
     model.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that returns an nn.Module")
-    model.add_argument("--weights", type=Path, metavar="FILE", help="safetensors, or a torch.save of a state dict")
-    model.add_argument("--taps", nargs="+", metavar="PATTERN", help="submodules to measure at, such as 'blocks.*'")
-    model.add_argument("--data", metavar="NAME", help="dataset whose test samples are measured on")
-    model.add_argument("--samples", type=count, metavar="N", help=f"how many of them (default: {SAMPLES})")
     model.add_argument(
-        "--credit", metavar="PACKAGE.MODULE:NAME", help="credit(taps, logits, y), a signal shaped as each tap"
+        "--weights", type=Path, metavar="FILE", help="its weights: safetensors, or a state dict saved by torch.save"
+    )
+    model.add_argument("--taps", nargs="+", metavar="PATTERN", help="submodules to measure at, such as 'blocks.*'")
+    model.add_argument("--data", metavar="NAME", help="the dataset; the audit uses its test samples")
+    model.add_argument("--samples", type=count, metavar="N", help=f"number of test samples (default: {SAMPLES})")
+    model.add_argument(
+        "--credit",
+        metavar="PACKAGE.MODULE:NAME",
+        help="a function credit(taps, logits, y) that returns one signal per tap, shaped like the tap",
     )
     model.add_argument(
-        "--frozen-accuracy", type=float, nargs="+", metavar="A", help="of models whose tapped blocks never trained"
+        "--frozen-accuracy",
+        type=float,
+        nargs="+",
+        metavar="A",
+        help="test accuracies of the same model trained with its tapped blocks frozen",
     )
 
 
@@ -81,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     of_runs = [flag(name) for name in OF_RUNS if getattr(args, name)]
     if args.names or of_runs:
         came = args.names[0] if args.names else of_runs[0]
-        raise ConfigError(f"--model and runs exclude one another: expected one of them, got {came!r} too")
+        raise ConfigError(f"--model cannot be combined with runs: expected one of them, got {came!r} too")
     for name in ("taps", "data"):
         if getattr(args, name) is None:
             raise ConfigError(f"--model needs {flag(name)} too: expected it, got none. See `faudit audit --help`.")
@@ -89,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def refuse_markdown(args: argparse.Namespace) -> None:
-    """Refuse a page that could not be written before anything is measured for it."""
+    """Raise before anything is measured if the Markdown page cannot be written."""
     if args.markdown == STDOUT and args.json:
         raise ConfigError("--markdown - and --json: expected one of them on standard output, got both. Name a file.")
     if args.markdown and args.markdown != STDOUT:
@@ -101,7 +112,7 @@ def flag(name: str) -> str:
 
 
 def audit_runs(args: argparse.Namespace) -> int:
-    from faudit.audit.audit import EXIT_CODES, ControlIndex, audit
+    from faudit.audit.audit import ControlIndex, audit
     from faudit.audit.method import methods, worst
     from faudit.audit.page import page
     from faudit.audit.protocol import protocol
@@ -144,11 +155,11 @@ def audit_runs(args: argparse.Namespace) -> int:
         )
     elif args.markdown != STDOUT:
         tell(audited, by_method, **extra)
-    return EXIT_CODES[together]
+    return VERDICTS[together]
 
 
 def finished(store: Path) -> list[Run]:
-    """Every finished run of a store; a damaged one is told of and left out."""
+    """Every finished run of a store. Damaged runs are reported and left out."""
     from faudit.store.run import ENDED, runs_in
 
     runs = []
@@ -166,7 +177,7 @@ def finished(store: Path) -> list[Run]:
 
 
 def each_once(runs: list[Run]) -> list[Run]:
-    """The runs without those that are copies of another, which would count as one seed more."""
+    """The runs without copies. A copy would count as one more seed."""
     from faudit.store.index import copies, copy_of
 
     twice = copies({str(run.path): run.config().run_id for run in runs})
@@ -175,7 +186,7 @@ def each_once(runs: list[Run]) -> list[Run]:
 
 
 def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
-    """Train the matched frozen runs that are missing beside the runs, of the rules that have a control."""
+    """Train the missing matched frozen runs, in the store of each run, for the rules that have a control."""
     from faudit.audit.audit import ControlIndex, control_of
     from faudit.sweep.engine import cores
     from faudit.sweep.local import run_all
@@ -190,7 +201,7 @@ def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
 
 
 def tell(audited: list[Audited], by_method: list[Method], *, utility: Table | None, sensitivity: Table | None) -> None:
-    """Verdicts with their reasons, then methods of several seeds, then the tables that were asked for."""
+    """Print verdicts with their reasons, then methods with several seeds, then the requested tables."""
     from faudit.audit.page import method_table
     from faudit.audit.utility import KEY, aligned, sensitivity_table, utility_table
 
@@ -211,12 +222,11 @@ def tell(audited: list[Audited], by_method: list[Method], *, utility: Table | No
 
 
 def audit_factory(args: argparse.Namespace) -> int:
-    """Build the model, fill it, measure it on a dataset's test samples, print."""
+    """Build the model, load its weights, audit it on a dataset's test samples, and print."""
     if args.data not in DATASETS:
         raise ConfigError(unknown("dataset", args.data, list(DATASETS)))
     if args.samples == 0:
         raise ConfigError("--samples: expected at least 1, got 0")
-    from faudit.audit.audit import EXIT_CODES
     from faudit.audit.protocol import protocol
     from faudit.watch.model import audit_model
     from faudit.watch.weights import load_weights
@@ -245,11 +255,11 @@ def audit_factory(args: argparse.Namespace) -> int:
         print_json({"model": args.model, **audited.to_json()})
     elif args.markdown != STDOUT:
         print(audited)
-    return EXIT_CODES[audited.verdict.verdict]
+    return VERDICTS[audited.verdict.verdict]
 
 
 def built(target: str) -> nn.Module:
-    """The model that a factory makes; weights that it draws at random come from seed 0, so they are always the same."""
+    """The model that a factory makes. Random weights come from seed 0, so they are always the same."""
     import torch
     from torch import nn
 
@@ -265,7 +275,7 @@ def built(target: str) -> nn.Module:
 
 
 def named(target: str, flag: str) -> Any:
-    """The callable that "package.module:name" means."""
+    """The callable with the name "package.module:name"."""
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise ConfigError(f"{flag}: expected package.module:name, got {target!r}")
@@ -273,7 +283,7 @@ def named(target: str, flag: str) -> Any:
         module = importlib.import_module(module_name)
     found = getattr(module, name, None)
     if found is not None and not callable(found):
-        raise ConfigError(f"{flag} {target}: expected something to call, got {name!r}, which is {quoted(found)}")
+        raise ConfigError(f"{flag} {target}: expected a callable, got {name!r}, which is {quoted(found)}")
     if found is None:
         callables = [other for other, value in vars(module).items() if callable(value)]
         raise ConfigError(f"{flag} {target}: {module_name} has no callable {name!r}{nearest(name, callables)}")
@@ -282,7 +292,7 @@ def named(target: str, flag: str) -> Any:
 
 @contextmanager
 def here() -> Iterator[None]:
-    """The current directory first on the path of imports, as with ``python -m``."""
+    """Put the current directory first on the import path, as ``python -m`` does."""
     directory = os.getcwd()
     sys.path.insert(0, directory)
     importlib.invalidate_caches()
@@ -294,12 +304,14 @@ def here() -> Iterator[None]:
 
 @contextmanager
 def one_line(what: str) -> Iterator[None]:
-    """Somebody else's code: whatever it raises is told on one line, with our own refusals as they are."""
-    from faudit.watch.net import told
+    """Run the user's code: turn whatever it raises into a one-line error. faudit's own errors pass unchanged."""
+    from faudit.watch.net import error_text
 
     try:
         yield
     except FauditError:
         raise
     except Exception as error:
-        raise ConfigError(f"{what} failed: {told(error)}. Expected code that runs in {Path.cwd().name}/.") from error
+        raise ConfigError(
+            f"{what} failed: {error_text(error)}. Expected code that runs in {Path.cwd().name}/."
+        ) from error

@@ -1,4 +1,4 @@
-"""``faudit bench``: speed side by side in one run, and the protocol against planted networks."""
+"""``faudit bench``: measure speed side by side, and test the audit protocol on planted networks."""
 
 from __future__ import annotations
 
@@ -14,27 +14,38 @@ from faudit.cli.output import print_json, refuse_stdout
 from faudit.config import key
 from faudit.errors import ConfigError
 
-Told = tuple[dict[str, Any], list[str]]  # a measured result for a program, and for a person
+Told = tuple[dict[str, Any], list[str]]  # a result as JSON, and as lines to print
 
 
-HELP = "speed as ratios in one run; the protocol against planted networks"
+HELP = "measure the speed of faudit, or test the audit protocol on planted networks"
+ABOUT = (
+    "train: an epoch against a plain PyTorch trainer; audit: an audit against an epoch; "
+    "sweep: a sweep against single runs; protocol: verdicts on networks that are healthy or broken by construction"
+)
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("what", choices=list(BENCHES), metavar="|".join(BENCHES))
-    own.add_argument("--seeds", type=count, nargs="+", metavar="S", help="of planted networks (default: 7 8 9)")
-    own.add_argument("--jobs", type=count, metavar="N", help="of a sweep or planted networks (default: one per core)")
-    own.add_argument("--out", type=Path, metavar="DIR", help="for the planted table (default: protocol)")
+    own.add_argument("what", choices=list(BENCHES), metavar="|".join(BENCHES), help=ABOUT)
     own.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="a real CIFAR-10; without it, noise of the same shape"
+        "--seeds", type=count, nargs="+", metavar="S", help="protocol: seeds of the networks (default: 7 8 9)"
     )
-    own.add_argument("--threads", type=int, metavar="N", help="CPU threads of training or an audit (default: 2)")
-    own.add_argument("--repeats", type=int, metavar="N", help="epochs or audits timed of each (default: 3)")
+    own.add_argument(
+        "--jobs", type=count, metavar="N", help="sweep, protocol: runs side by side (default: one per core)"
+    )
+    own.add_argument("--out", type=Path, metavar="DIR", help="protocol: folder for the results (default: protocol)")
+    own.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="train, audit: folder with CIFAR-10 (default: noise of the same shape)",
+    )
+    own.add_argument("--threads", type=int, metavar="N", help="train, audit: CPU threads (default: 2)")
+    own.add_argument("--repeats", type=int, metavar="N", help="train, audit: how often each is timed (default: 3)")
     add_json(own)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; a flag that a benchmark does not read is refused, since it would change nothing."""
+    """Run one benchmark. A flag that it does not read is refused, since it would have no effect."""
     bench = BENCHES[args.what]
     given = {name: value for name in FLAGS if (value := getattr(args, name)) is not None}
     if stray := [f"--{key(name)}" for name in given if name not in bench.flags]:
@@ -71,7 +82,7 @@ def bench_sweep(*, jobs: int | None) -> Told:
 
 
 def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told:
-    """Train what is missing of the planted cases, judge them all, write the table."""
+    """Train the missing planted networks, judge all of them, and write the table."""
     from faudit.bench.protocol.confusion import document, page
     from faudit.bench.protocol.networks import all_rows, cases_of, made_by
     from faudit.store.files import write_json, write_text
@@ -97,7 +108,7 @@ def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told
 
 @dataclass(frozen=True)
 class Bench:
-    """What measures, and the flags it reads with their defaults."""
+    """A benchmark: its function, and the flags it reads with their defaults."""
 
     run: Callable[..., Told]
     flags: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""``faudit data``: fetch the files of a dataset, or check them."""
+"""``faudit data``: download the files of a dataset, or check them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.registry import unknown
 
-HELP = "fetch a dataset's files, or check them"
+HELP = "download the files of a dataset, or check them"
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("action", choices=["fetch", "check"], metavar="fetch|check")
-    own.add_argument("name", metavar="NAME", help=", ".join(DATASETS))
+    own.add_argument(
+        "action",
+        choices=["fetch", "check"],
+        metavar="fetch|check",
+        help="fetch: download the files; check: verify them",
+    )
+    own.add_argument("name", metavar="NAME", help=f"the dataset: {', '.join(DATASETS)}")
     add_data_dir(own)
-    own.add_argument("--url", help="fetch from here instead; the official checksum still applies")
+    own.add_argument("--url", help="download from this address; the official checksum still applies")
 
 
 def run(args: argparse.Namespace) -> int:

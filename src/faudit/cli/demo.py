@@ -1,8 +1,8 @@
-"""``faudit demo``: the paper's story on the digits that faudit ships, as a table, verdicts and two figures.
+"""``faudit demo``: the paper's main results on the shipped digits, as a table, verdicts and two figures.
 
-BP learns; DFA's stream explodes behind the terminal LayerNorm and does worse than blocks that never trained; a
-penalty on the branches holds the stream back. Each run takes seconds and is a run like any other: killed, it resumes;
-finished, it is not run again.
+BP learns. DFA's stream explodes behind the terminal LayerNorm, and its accuracy is below that of blocks that never
+trained. A penalty on the branches limits the stream. Each run takes seconds. The runs are ordinary runs: a killed run
+resumes, and a finished run is not trained again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from faudit.store.run import Run
 if TYPE_CHECKING:
     from faudit.figures.plan import Plan
 
-HELP = "train BP, FA, DFA, DFA + penalty and the frozen baselines on the embedded digits; judge them; draw"
+HELP = "train BP, FA, DFA, DFA + penalty and the frozen baselines on the shipped digits, audit them, and draw figures"
 DRAWN = ("snapshot-resmlp", "penalty-sweep")
 EPOCHS = 30
 
@@ -35,7 +35,7 @@ def plan() -> Plan:
 
 
 def demo_runs() -> tuple[RunConfig, ...]:
-    """What the two figures show, and the baselines that the audit asks for."""
+    """The runs that the two figures show, and the baselines that the audit needs."""
     bp = plan().config("resmlp bp")
     penalties = [plan().config(name).penalty for name in FIGURES["penalty-sweep"].experiments]
     return (
@@ -49,7 +49,9 @@ def demo_runs() -> tuple[RunConfig, ...]:
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="where the runs go (default: demo)")
+    own.add_argument(
+        "--out", type=Path, default=Path("demo"), metavar="DIR", help="folder for the results (default: demo)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,12 +80,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def store(out: Path) -> Path:
-    """Where the demo keeps its runs."""
+    """The run store of the demo."""
     return out / "runs"
 
 
 def verdicts(out: Path) -> dict[str, tuple[str, str]]:
-    """The audit's word on each run and its first reason, by the run's label; the whole of it goes to ``audit.md``."""
+    """The verdict on each run and its first reason, by the run's label. The full audit goes to ``audit.md``."""
     from faudit.audit.audit import ControlIndex, audit
     from faudit.audit.page import page
 
@@ -96,7 +98,7 @@ def verdicts(out: Path) -> dict[str, tuple[str, str]]:
 
 
 def draw(out: Path) -> list[Path]:
-    """The demo's figures in every format; returns the PNGs, or nothing new where they are drawn already."""
+    """Draw the demo's figures in every format, unless they exist. Returns the PNG files."""
     from faudit.figures.figure import FORMATS, make
     from faudit.figures.style import Style
     from faudit.figures.table import Table

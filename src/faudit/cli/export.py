@@ -1,4 +1,4 @@
-"""``faudit export``: the runs as a paper's result files, or every row of every run as one table."""
+"""``faudit export``: write the runs as a paper's result files, or every row of every run as one table."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ OF_PAPER = {"data": "data", "epochs": "epochs", "seeds": "seed"}  # flags of a p
 def add_flags(own: Parser) -> None:
     formats = (*PAPERS, *TABLES)
     own.add_argument(
-        "--out", type=Path, required=True, metavar="PATH", help="for `results`, or the table's file (- is stdout)"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="folder in which `results` is written, or the file of the table (- is stdout)",
     )
     own.add_argument(
         "--format", choices=formats, default="faeval", metavar="|".join(formats),
-        help="a paper's files (default: faeval), or every row of every run in one table",
+        help="faeval: the result files of that paper; csv, parquet: one table of all rows (default: faeval)",
     )  # fmt: skip
     add_where(own)
     add_plan(own)
@@ -67,17 +71,19 @@ def export_files(args: argparse.Namespace, paper: Paper) -> int:
 
 
 def recipe_of(runs: Path, paper: Paper) -> tuple[str, int | None]:
-    """The dataset and the number of epochs of the runs in a store: those that all share, or else the paper's."""
+    """The dataset and the epochs of the runs in a store if all runs share them, otherwise the paper's."""
     from faudit.store.run import runs_in
 
     configs = []
     for run in runs_in(runs):
         try:
             configs.append(run.config())
-        except StoreError:  # the table tells of it when it is read
+        except StoreError:  # the table reports it later
             continue
     recipe = paper.recipe()
-    besides = {config.data for config in recipe.experiments.values()} - {recipe.data}  # whatever the others run on
+    besides = {config.data for config in recipe.experiments.values()} - {
+        recipe.data
+    }  # of experiments that never use the paper's dataset
     data = {config.data for config in configs} - besides
     epochs = {config.epochs for config in configs}
     return data.pop() if len(data) == 1 else recipe.data, epochs.pop() if len(epochs) == 1 else None

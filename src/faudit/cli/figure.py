@@ -1,4 +1,4 @@
-"""``faudit figure``: one figure from the runs that are there."""
+"""``faudit figure``: draw one figure from the runs of a store."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from faudit.cli.flags import Parser, add_plan, add_venue, plan_of
 from faudit.cli.output import refuse_stdout, remark
 from faudit.figures import FIGURES
 
-HELP = "draw one figure from the runs present; say which are missing"
+HELP = "draw one figure from the runs of a store, or list the runs that are missing"
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("name", metavar="NAME", help=", ".join(FIGURES))
+    own.add_argument("name", metavar="NAME", help=f"the figure: {', '.join(FIGURES)}")
     own.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help=".pdf, .svg or .png; the numbers go beside it as .json"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="a .pdf, .svg or .png file; its numbers go into a .json file beside it",
     )
-    own.add_argument("--partial", action="store_true", help="draw what is there, though runs are missing")
+    own.add_argument("--partial", action="store_true", help="draw the figure even if runs are missing")
     add_plan(own)
     add_venue(own)
 

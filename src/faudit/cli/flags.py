@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our kind of error, and no guessing at abbreviated flags."""
+    """argparse that raises ``ConfigError`` and does not accept abbreviated flags."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def count(text: str) -> int:
-    """A whole number on the command line."""
+    """Parse a whole number ≥ 0 from the command line."""
     try:
         return int(whole(0, 2**63 - 1)(text))
     except ValueError as error:
@@ -36,33 +36,39 @@ def count(text: str) -> int:
 
 def add_runs(own: Parser) -> None:
     """``--runs``: the run store."""
-    own.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="the run store (default: runs)")
+    own.add_argument(
+        "--runs",
+        type=Path,
+        default=Path("runs"),
+        metavar="DIR",
+        help="run store: the folder of the runs (default: runs)",
+    )
 
 
 def add_json(own: Parser) -> None:
-    """``--json``: a result for a program."""
+    """``--json``: print the result as JSON."""
     own.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 
 
 def add_data_dir(own: Parser) -> None:
-    """``--data-dir``: where datasets are."""
-    own.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that holds the dataset's files")
+    """``--data-dir``: the folder of the datasets."""
+    own.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of the dataset's files")
 
 
 def add_where(own: Parser) -> None:
-    """``--where``: which runs of a store."""
+    """``--where``: select runs of a store."""
     own.add_argument(
         "--where", action="append", default=[], metavar="KEY=VALUE",
-        help="only runs with this setting or status; a run must match every key, and one of the values of each key",
+        help="only runs with this setting or status; with several, all keys must match, each with one of its values",
     )  # fmt: skip
 
 
 def add_plan(own: Parser) -> None:
-    """The flags that choose the runs of a paper: its own recipe by default."""
+    """The flags that select the runs of a paper. The defaults are the paper's own."""
     add_runs(own)
-    own.add_argument("--data", metavar="NAME", help="dataset (default: the paper's)")
+    own.add_argument("--data", metavar="NAME", help="dataset of the runs (default: the paper's)")
     own.add_argument("--epochs", type=count, metavar="N", help="epochs of every run (default: as in the paper)")
-    own.add_argument("--seeds", type=count, nargs="+", metavar="S", help="(default: the paper's)")
+    own.add_argument("--seeds", type=count, nargs="+", metavar="S", help="seeds of the runs (default: the paper's)")
 
 
 def add_venue(own: Parser) -> None:
@@ -71,7 +77,7 @@ def add_venue(own: Parser) -> None:
 
 
 def plan_of(args: argparse.Namespace, paper: Paper) -> Plan:
-    """The plan of a paper that the flags of ``add_plan`` describe."""
+    """The plan of a paper with the flags of ``add_plan``."""
     if args.epochs == 0:
         raise ConfigError("--epochs: expected at least 1, got 0")
     if args.data is not None and args.data not in DATASETS:

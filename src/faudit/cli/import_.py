@@ -1,4 +1,4 @@
-"""``faudit import``: a paper's result files as runs, marked imported."""
+"""``faudit import``: read a paper's result files as runs that are marked as imported."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from faudit.cli.flags import Parser, add_runs
 from faudit.cli.output import complain
 from faudit.papers import PAPERS
 
-HELP = "read a paper's result files as runs, marked imported"
+HELP = "read a paper's result files as runs that are marked as imported"
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("files", type=Path, nargs="+", metavar="FILE", help="JSON files of the paper, or exported ones")
+    own.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="JSON files of the paper, or of `faudit export`"
+    )
     own.add_argument(
         "--format", choices=list(PAPERS), default="faeval", metavar="|".join(PAPERS),
-        help="the paper whose files they are (default: faeval)",
+        help="the paper that the files belong to (default: faeval)",
     )  # fmt: skip
     add_runs(own)
 

@@ -1,4 +1,4 @@
-"""``faudit list``: the members of a family, each with its first sentence."""
+"""``faudit list``: list the members of a family, each with one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faudit.registry import Registry
 from faudit.rules import RULES
 from faudit.sweep import STUDIES
 
-HELP = "list the members of a family"
+HELP = "list the networks, rules, datasets, probes, checks, figures, studies or papers that faudit has"
 FAMILIES: dict[str, Registry[Any]] = {
     "nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES, "checks": CHECKS, "figures": FIGURES,
     "studies": STUDIES, "papers": PAPERS,
@@ -25,7 +25,7 @@ FAMILIES: dict[str, Registry[Any]] = {
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("family", choices=list(FAMILIES), metavar="|".join(FAMILIES))
+    own.add_argument("family", choices=list(FAMILIES), metavar="|".join(FAMILIES), help="what to list")
     add_json(own)
 
 

@@ -1,16 +1,6 @@
-"""The command line: which commands there are, how a refusal is told, and what the exit codes mean.
+"""The command line: the commands, and what becomes of an error. ``exit_codes.py`` lists the exit codes.
 
-stdout is for results, stderr for progress and problems. torch is imported by the commands that compute and by no other.
-
-    0    done; ``audit``: trustworthy
-    1    ``audit``: needs walk-back; ``train`` and ``sweep``: a run diverged
-    2    an error that one line explains
-    3    ``audit``: inconclusive
-    70   a bug of faudit: the traceback is on stderr
-    71   code of yours (``--model``, ``--credit``) called ``sys.exit``
-    74   a result could not be written to stdout
-    130  interrupted
-    141  the reader of stdout left before it had read everything, as ``head`` does
+Results go to stdout; progress and problems go to stderr. Only the commands that compute import torch.
 """
 
 from __future__ import annotations
@@ -24,6 +14,7 @@ from types import ModuleType
 from faudit import __version__
 from faudit.cli import audit, bench, data, demo, export, figure, import_, reproduce, show, sweep, train
 from faudit.cli import list as list_
+from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
 from faudit.cli.flags import Parser
 from faudit.cli.output import Unwritten, complain, prepare_streams, silence_stdout
 from faudit.errors import OUT_OF_MEMORY, ConfigError, FauditError, is_out_of_memory
@@ -44,11 +35,10 @@ COMMANDS: dict[str, ModuleType] = {
     "bench": bench,
 }
 MAKE_RUNS = ("train", "sweep", "reproduce", "demo")
-ERROR, BUG, FOREIGN_EXIT, NO_OUTPUT, INTERRUPTED, CLOSED_PIPE = 2, 70, 71, 74, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     prepare_streams()
     try:
         code = answered(argv)
@@ -63,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def answered(argv: Sequence[str] | None) -> int:
-    """Run one command; whatever stops it, but for a result that cannot be written, becomes words and a code."""
+    """Run one command. Every error becomes a message and an exit code, except a result that cannot be written."""
     args = argparse.Namespace()
     try:
         args = parsed(parser(), argv)
@@ -82,7 +72,7 @@ def answered(argv: Sequence[str] | None) -> int:
             return 0
         complain([f"your code called sys.exit({error.code!r}) before faudit was done. Take that call out."])
         return FOREIGN_EXIT
-    except BaseException as error:  # noqa: BLE001  # a bug: told whole, under a code that no verdict has
+    except BaseException as error:  # noqa: BLE001  # a bug: print the traceback and exit with its own code
         if is_out_of_memory(error):
             complain([OUT_OF_MEMORY])
             return ERROR
@@ -91,7 +81,7 @@ def answered(argv: Sequence[str] | None) -> int:
 
 
 def makes_runs(args: argparse.Namespace) -> bool:
-    """Whether a command makes runs, which stay where they are when it is stopped."""
+    """Whether a command trains runs, which can resume after an interrupt."""
     return getattr(args, "command", "") in MAKE_RUNS or bool(getattr(args, "with_controls", False))
 
 
@@ -113,7 +103,7 @@ def parser() -> Parser:
 
 
 def parsed(top: Parser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; an unknown command or flag is answered with the nearest valid one."""
+    """Parse the arguments. The error for an unknown command or flag names the nearest valid one."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         raise ConfigError(unknown("command", words[0], list(COMMANDS)))

@@ -1,4 +1,4 @@
-"""What the commands print: results on stdout, remarks and problems on stderr.
+"""The output of the commands: results on stdout, remarks and problems on stderr.
 
 A result that cannot be written ends the command (``Unwritten``). A remark that cannot be written is dropped.
 """
@@ -25,7 +25,7 @@ LONG = 2000  # characters of a line on stderr
 
 
 class Unwritten(Exception):
-    """stdout did not take a result; not an ``OSError``, which rich would answer with an exit code of its own."""
+    """A result could not be written to stdout. Not an ``OSError``, since rich exits with its own code for that."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(cause.strerror or str(cause))
@@ -33,7 +33,7 @@ class Unwritten(Exception):
 
 
 class Results(io.FileIO):
-    """stdout."""
+    """stdout: raises ``Unwritten`` if a write fails."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -46,7 +46,7 @@ class Results(io.FileIO):
 
 
 class Remarks(io.FileIO):
-    """stderr: no remark is worth a result."""
+    """stderr: drops what cannot be written, so that a remark never costs a result."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         size = memoryview(data).nbytes
@@ -57,7 +57,7 @@ class Remarks(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr usable whatever they are: closed, full, left by their reader, or set to ASCII."""
+    """Make stdout and stderr usable even if they are closed, full, without a reader, or set to ASCII."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -67,13 +67,13 @@ def prepare_streams() -> None:
         stream = getattr(sys, name)
         if stream is getattr(sys, f"__{name}__"):
             setattr(sys, name, opened(kind, stream, {"stdout": 1, "stderr": 2}[name]))
-        elif hasattr(stream, "reconfigure"):  # somebody else's object, as under pytest
+        elif hasattr(stream, "reconfigure"):  # a replaced stream, as under pytest
             stream.reconfigure(errors="replace")
     warnings.showwarning = lambda message, *_: complain([f"warning: {message}"])
 
 
 def opened(kind: type[io.FileIO], before: io.TextIOWrapper | None, number: int) -> io.TextIOWrapper:
-    """A stream of the process once more, written through one of the two classes."""
+    """Reopen a stream of the process so that it writes through ``kind``."""
     if before is not None:
         before.flush()
     return io.TextIOWrapper(
@@ -85,19 +85,19 @@ def opened(kind: type[io.FileIO], before: io.TextIOWrapper | None, number: int) 
 
 
 def silence_stdout() -> None:
-    """Send what is left in the buffer nowhere: Python flushes it once more when it ends."""
+    """Redirect stdout to the null device, since Python flushes the rest of the buffer when it exits."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
 
 
 def print_json(document: Any) -> None:
-    """A result for a program."""
+    """Print a result as JSON."""
     print(json.dumps(document, indent=1, allow_nan=False))
 
 
 def say(*things: Any) -> None:
-    """Print tables and text on stdout as they are: in a pipe never narrower than they need, and a [ is a [."""
+    """Print tables and text on stdout. In a pipe, lines are not narrowed; square brackets are not markup."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 240)
@@ -109,7 +109,7 @@ def say(*things: Any) -> None:
 
 
 def write_page(path: Path, text: str) -> None:
-    """A text into a file, or on standard output for ``-``."""
+    """Write a text into a file, or to standard output for ``-``."""
     if path == STDOUT:
         print(text)
     else:
@@ -117,7 +117,7 @@ def write_page(path: Path, text: str) -> None:
 
 
 def refuse_stdout(flag: str, path: Path, expected: str) -> None:
-    """Refuse ``-`` where more than one file is written."""
+    """Raise if ``path`` is ``-`` and the command writes more than one file."""
     if path == STDOUT:
         raise ConfigError(f"{flag}: expected {expected}, got -, which is standard output and holds one file. Name one.")
 

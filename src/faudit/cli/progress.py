@@ -1,4 +1,4 @@
-"""Rows as they come: a bar on a terminal, plain lines otherwise; always on stderr."""
+"""Show progress on stderr: a bar on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faudit.store.rows import Row, growth
 
 
 def shown(rows: Iterator[Row], *, total: int, title: str) -> None:
-    """Drain the rows of a run, showing each."""
+    """Consume the rows of a run and show each."""
     if sys.stderr.isatty():
         _bar(rows, total=total, title=title)
     else:
@@ -20,7 +20,7 @@ def shown(rows: Iterator[Row], *, total: int, title: str) -> None:
 
 
 def sentence(row: Row) -> str:
-    """What a person wants to see of a row while it runs."""
+    """The main numbers of a row, for a plain line."""
     test = f"  test {share(row['test_acc'])}" if row["test_acc"] is not None else ""
     hidden = row["hidden_norms"]
     return (
@@ -30,7 +30,7 @@ def sentence(row: Row) -> str:
 
 
 def brief(row: Row) -> str:
-    """The same for the end of a bar, in a terminal of 80 columns."""
+    """Fewer numbers, for the end of a bar in a terminal of 80 columns."""
     hidden = row["hidden_norms"]
     return f"acc {share(row['acc_eval'])}  ‖h_L‖ {size(hidden[-1])}  growth {times(growth(hidden))}"
 
@@ -54,7 +54,7 @@ def _bar(rows: Iterator[Row], *, total: int, title: str) -> None:
 
 @contextmanager
 def downloads() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show how far each file of a download is: ``(name, bytes so far, bytes in all or None)``."""
+    """Show the progress of a download. Yields a function of (name, bytes so far, total bytes or None)."""
     if not sys.stderr.isatty():
         yield _finished_lines()
         return
@@ -74,7 +74,7 @@ def downloads() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 def _finished_lines() -> Callable[[str, int, int | None], None]:
-    """One line at every tenth of a file: a log wants no more."""
+    """Print one line at every tenth of a file, which is enough for a log."""
     told: dict[str, int] = {}
 
     def tell(name: str, done: int, total: int | None) -> None:

@@ -1,4 +1,4 @@
-"""``faudit reproduce``: the runs that a paper or a part of it needs, then its figures and its claims."""
+"""``faudit reproduce``: train the runs that a paper or a part of it needs, then make its figures and claims."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from faudit.papers import PAPERS
 if TYPE_CHECKING:
     from faudit.papers.reproduce import Result
 
-HELP = "make the runs that a paper, a figure or the claims need, then the figures and the claims"
+HELP = "train the missing runs of a paper, draw its figures, and compare its claims with the logs"
 
 
 def add_flags(own: Parser) -> None:
     own.add_argument(
         "name", metavar="NAME",
-        help=f"a paper ({', '.join(PAPERS)}), a figure ({', '.join(FIGURES)}), claims, or all for every paper",
+        help=f"a paper ({', '.join(PAPERS)}), a figure ({', '.join(FIGURES)}), claims, or all (every paper)",
     )  # fmt: skip
     own.add_argument(
         "--out", type=Path, metavar="DIR",
-        help="for the results (default: a folder named after the paper); several papers get a folder each in it",
+        help="folder for the results, with a subfolder for each of several papers (default: the paper's name)",
     )  # fmt: skip
     add_data_dir(own)
     own.add_argument(
         "--jobs", type=count, default=None, metavar="N",
-        help="runs side by side (default: one per core); 0 makes none and draws what is there",
+        help="runs side by side; 0 trains none and draws the runs that exist (default: one per core)",
     )  # fmt: skip
     add_plan(own)
     add_venue(own)
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def tell(result: Result, out: Path) -> int:
-    """What was made of one paper; the exit code."""
+    """Print what was made of one paper and return the exit code."""
     remark([*(f"{run}: {reason}" for run, reason in result.failed.items()), *result.remarks])
     problems = [*(f"{run} was not made: {reason}" for run, reason in result.left.items()), *result.problems]
     complain(problems)

@@ -1,4 +1,4 @@
-"""``faudit show``: the runs of a store, or one run in full."""
+"""``faudit show``: show the runs of a store, or one run in full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faudit.cli.flags import Parser, add_json, add_runs, add_where
 from faudit.cli.output import complain, print_json, say
 from faudit.errors import ConfigError
 
-HELP = "show the runs of a store, or one run in full"
+HELP = "show all runs as a table, or one run with all its rows"
 
 
 def add_flags(own: Parser) -> None:
@@ -21,7 +21,7 @@ def add_flags(own: Parser) -> None:
 
 
 def as_json(entry: dict[str, Any]) -> str:
-    """An overview on one line: orjson is many times as fast, and ``json`` alone can hold a path that is no UTF-8."""
+    """An overview as one line of JSON. orjson is much faster; only ``json`` can write a path that is not UTF-8."""
     import orjson
 
     rest = orjson.dumps({name: value for name, value in entry.items() if name != "run"}).decode()
@@ -37,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
 
     wanted = conditions(args.where)
     if args.name and args.where:
-        raise ConfigError(f"--where chooses among the runs of a store: expected no RUN with it, got {args.name!r}")
+        raise ConfigError(f"--where selects runs of a store: expected no RUN with it, got {args.name!r}")
     if args.name:
         chosen = run_named(args.name, args.runs)
-        entry = overview(chosen)  # which refuses a damaged run
+        entry = overview(chosen)  # raises if the run is damaged
         if args.json:
             print_json({**entry, "rows": [json.loads(to_line(row)) for row in chosen.rows()]})
         else:

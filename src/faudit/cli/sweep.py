@@ -1,4 +1,4 @@
-"""``faudit sweep``: every run of a study that is missing."""
+"""``faudit sweep``: train the missing runs of a study."""
 
 from __future__ import annotations
 
@@ -11,26 +11,39 @@ from faudit.cli.output import complain, remark, say
 from faudit.config import RunConfig, needs_files
 from faudit.sweep import ENGINES, STUDIES
 
-COLUMNS = ("run", "state", "epochs", "about")  # of a dry run
+COLUMNS = ("run", "state", "epochs", "about")  # of the table that --dry-run prints
 
 
-HELP = "train every run of a study that is missing, each exactly once"
+HELP = "train the missing runs of a study, each exactly once"
 
 
 def add_flags(own: Parser) -> None:
     own.add_argument(
-        "study", type=Path, metavar="STUDY", help=f"a study file (docs/sweeps.md), or {', '.join(STUDIES)}"
+        "study",
+        type=Path,
+        metavar="STUDY",
+        help=f"a study file (see docs/sweeps.md) or a built-in study: {', '.join(STUDIES)}",
     )
     add_runs(own)
-    own.add_argument("--data-dir", type=Path, metavar="DIR", help="the folder that holds the datasets' files")
-    own.add_argument("--jobs", type=count, metavar="N", help="runs side by side (default: as many as cores allow)")
-    own.add_argument("--threads", metavar="T", help="CPU threads of each run, over what the study says")
-    own.add_argument("--engine", choices=list(ENGINES), default="local", metavar="|".join(ENGINES), help="who trains")
-    own.add_argument("--address", metavar="A", help="HOST:PORT of a Ray cluster (default: a Ray of one's own)")
-    own.add_argument("--dry-run", action="store_true", help="list the runs and their state, estimate the time")
-    own.add_argument("--retry-failed", action="store_true", help="train runs that failed again, from epoch 0")
-    own.add_argument("--max-runs", type=count, metavar="N", help="allow a study of so many runs (default: 10,000)")
-    own.add_argument("--tensorboard", type=Path, metavar="DIR", help="write the rows as TensorBoard events there too")
+    own.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of the datasets' files")
+    own.add_argument("--jobs", type=count, metavar="N", help="runs side by side (default: as many as the cores allow)")
+    own.add_argument("--threads", metavar="T", help="CPU threads of each run (default: as in the study)")
+    own.add_argument(
+        "--engine",
+        choices=list(ENGINES),
+        default="local",
+        metavar="|".join(ENGINES),
+        help="local: processes on this machine; ray: tasks on a Ray cluster (default: local)",
+    )
+    own.add_argument(
+        "--address", metavar="A", help="HOST:PORT of a Ray cluster, or auto (default: start Ray on this machine)"
+    )
+    own.add_argument(
+        "--dry-run", action="store_true", help="train nothing; list the runs with their state and estimate the time"
+    )
+    own.add_argument("--retry-failed", action="store_true", help="train failed runs again, from epoch 0")
+    own.add_argument("--max-runs", type=count, metavar="N", help="most runs that a study may have (default: 10,000)")
+    own.add_argument("--tensorboard", type=Path, metavar="DIR", help="also write the rows as TensorBoard events there")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     configs = read(args.study, given, limit=LIMIT if args.max_runs is None else args.max_runs)
     start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, address=args.address)
     new = [config for config in configs if Run(args.runs / config.run_id).status == Status.NEW]
-    if new:  # the others have begun
-        from faudit.sweep.check import refuse  # which imports torch
+    if new:  # the others were checked when they began
+        from faudit.sweep.check import refuse  # here, since it imports torch
 
         refuse(new, data_dir=args.data_dir, elsewhere=start.elsewhere)
     if args.data_dir and len(new) < len(configs) and any(map(needs_files, configs)):
@@ -55,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
     outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, board=args.tensorboard)
     complain(f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items())
     if outcome.failed and not args.retry_failed:
-        remark(["failed runs are not run again; --retry-failed does"])
+        remark(["failed runs are not trained again; use --retry-failed to do so"])
     print(f"{len(outcome.done)} done, {len(outcome.failed)} failed, {len(outcome.left)} left out: {args.runs}")
     return 2 if outcome.left else 1 if outcome.failed else 0
 
 
 def dry_run(configs: Sequence[RunConfig], args: argparse.Namespace) -> int:
-    """What a sweep would do: each run with its state, and about how long the missing ones take."""
+    """Print what a sweep would do: each run with its state, and about how long the missing ones take."""
     from faudit.cli.tables import listed
     from faudit.sweep.engine import cores
     from faudit.sweep.estimate import estimated

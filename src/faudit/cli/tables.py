@@ -1,4 +1,4 @@
-"""Runs as tables for a person: one line each, or one run in full."""
+"""Tables to print: all runs with one line each, or one run in full."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from faudit.store.run import Run
 
 COLUMNS = ["run", "status", "epoch", "test acc", "acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"]  # of a store's list
 LEFT = ("run", "status", "Γ per block")  # the others are numbers
-PLAIN_FROM = 500  # rows: a table of more is plain text
+PLAIN_FROM = 500  # rows from which a table is plain text
 
 
 def runs_table(entries: list[dict[str, Any]]) -> Table | str:
-    """One line a run."""
+    """A table with one line per run."""
     return listed(COLUMNS, list(map(line, entries)), left=LEFT)
 
 
 def listed(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> Table | str:
-    """Rows under their columns, those named ``left`` aligned there; thousands as plain text, many times as fast."""
+    """A table of rows. Columns in ``left`` are aligned left. A long table is plain text, which is much faster."""
     if len(rows) >= PLAIN_FROM:
         return "\n".join(plain(columns, rows, left=left))
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -35,7 +35,7 @@ def listed(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Seque
 
 
 def plain(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> Iterator[str]:
-    """The same as lines of text."""
+    """The table as lines of plain text."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     aligned = [str.ljust if name in left else str.rjust for name in columns]
     for words in (columns, *rows):
@@ -43,7 +43,7 @@ def plain(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequen
 
 
 def line(entry: dict[str, Any]) -> list[str]:
-    """A run's cells."""
+    """The cells of one run."""
     return [
         entry["run_id"],
         entry["status"],

@@ -1,4 +1,4 @@
-"""``faudit train``: one run, or its resume."""
+"""``faudit train``: train or resume one run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, epoch_l
 if TYPE_CHECKING:
     from faudit.store.run import Run
 
-HELP = "train one run, or go on with it; a finished run is not trained again"
+HELP = "train one run, or resume it; a finished run is not trained again"
 
 
 def add_flags(own: Parser) -> None:
     own.add_argument(
-        "--config", type=Path, metavar="FILE", help="TOML, keys spelled like these flags; flags given here override it"
+        "--config", type=Path, metavar="FILE", help="TOML file with keys spelled like these flags; flags override it"
     )
     for name in KEYS:
         add_setting(own, name)
     add_runs(own)
     add_json(own)
     add_data_dir(own)
-    own.add_argument("--again", action="store_true", help="train from the start; the run's old files are kept aside")
+    own.add_argument(
+        "--again", action="store_true", help="train from the start; the old files of the run are kept beside it"
+    )
 
 
 def add_setting(own: Parser, name: str) -> None:
-    """A config setting as a flag. The config checks its value, so that it can list every problem at once."""
+    """Add a setting as a flag. The config checks its value, so that one error lists every problem."""
     about = SETTINGS[attribute(name)]
     if about["parse"] is switch:
         own.add_argument(f"--{name}", action="store_true", default=None, help=about["help"])
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
     chosen = Run(args.runs / config.run_id)
     if args.again and (aside := chosen.set_aside()):
-        remark([f"the files that {chosen.path} had are in {aside}"])
+        remark([f"the old files of {chosen.path} are in {aside}"])
     finish(config, chosen, data_dir=args.data_dir)
     entry = overview(chosen)
     if args.json:
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def finish(config: RunConfig, run: Run, *, data_dir: Path | None) -> None:
-    """Train what is left of a run. torch is not imported for a run that has ended, unless its data is at hand."""
+    """Train the rest of a run. For a run that has ended, torch is imported only to check its data in ``data_dir``."""
     from faudit.store.run import ENDED
 
     if run.status in ENDED and not (data_dir and needs_files(config)):

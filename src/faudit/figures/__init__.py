@@ -1,4 +1,4 @@
-"""Figures: one file each, from logs alone, all with the face of ``figures.figure.Figure``."""
+"""Figures: one file each. Every figure is a ``figures.figure.Figure`` and is drawn from logs only."""
 
 from __future__ import annotations
 

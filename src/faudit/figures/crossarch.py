@@ -1,7 +1,7 @@
 """Three architectures, three rules: ‖h_L‖, ‖∂ℓ/∂h_L‖ and accuracy over the epochs.
 
-Rows are ViT-Mini, ResMLP without the terminal LayerNorm, and StudentNet; the gradient has one range in every row, so
-that rows can be compared.
+The rows are ViT-Mini, ResMLP without the terminal LayerNorm, and StudentNet. The gradient has the same range in every
+row, so that rows can be compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RULES = ("bp", "fa", "dfa")
 
 
 class CrossArchitecture(Figure):
-    """Three architectures under BP, FA and DFA: the stream, the gradient, the accuracy."""
+    """Three architectures under BP, FA and DFA: stream size, gradient size and accuracy."""
 
     experiments: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
     wide: ClassVar[bool] = True

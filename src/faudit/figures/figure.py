@@ -1,8 +1,8 @@
-"""The figure contract: logs → numbers → picture. What is drawn is what the JSON beside the picture holds.
+"""The figure contract: logs → numbers → picture. The JSON file beside a picture holds every drawn number.
 
-A figure names the experiments it needs, turns their rows into plain numbers, and draws those numbers; nothing is typed
-in. On a logarithmic axis the middle is the geometric mean over the seeds and the band one standard deviation of the
-logarithms: an arithmetic band would reach below zero.
+A figure names the experiments it needs, turns their rows into plain numbers, and draws those numbers. No number is
+typed in by hand. On a logarithmic axis the middle is the geometric mean over the seeds, and the band is one standard
+deviation of the logarithms. An arithmetic band could reach below zero.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ FORMATS = ("pdf", "svg", "png")
 
 
 class Figure(ABC):
-    """One figure. ``wide`` ones span a page's text, the others one column."""
+    """One figure. A ``wide`` figure spans the text width of a page; the others span one column."""
 
     experiments: ClassVar[tuple[str, ...]]
     wide: ClassVar[bool] = False
 
     @abstractmethod
     def numbers(self, table: Table) -> Numbers:
-        """Everything that is drawn, as JSON can hold it."""
+        """Everything that is drawn, as JSON values."""
 
     @abstractmethod
     def draw(self, numbers: Numbers, style: Style) -> Picture:
-        """The picture of the numbers; looks at nothing else."""
+        """Draw the picture from the numbers alone."""
 
 
 def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterable[Path]) -> list[str]:
-    """Draw a figure into each of the paths (the suffix says what it becomes) and its numbers beside them as JSON.
+    """Draw a figure into each of the paths, in the format of their suffix, and write its numbers beside them as JSON.
 
-    Returns what a reader must know of it. A missing run is refused by name, unless the table is a partial one.
+    Returns remarks for the reader. Raises if a run is missing, unless the table is partial.
     """
     missing = table.missing(figure.experiments)
     if missing and not table.partial:
@@ -62,7 +62,7 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
     picture = style.drawn(figure, numbers)
     rendered = {path: style.rendered(picture, suffix(path)) for path in paths}
     beside = {path.with_suffix(".json") for path in rendered}
-    for path in (*beside, *rendered):  # all of them or none
+    for path in (*beside, *rendered):  # check all paths first, so that all files are written or none
         must_be_file(path)
     for path in beside:
         write_json(path, numbers)
@@ -72,13 +72,13 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
 
 
 def headed(name: str, figure: Figure, table: Table) -> Numbers:
-    """A figure's numbers with what its footnote says: the plan, and whether it is a rehearsal of the paper's."""
+    """A figure's numbers with the facts of its footnote: the plan, and whether it is a rehearsal."""
     plan = table.plan
     return {"figure": name, "plan": plan.to_json(), "rehearsal": not plan.is_full, **figure.numbers(table)}
 
 
 def suffix(path: Path) -> str:
-    """The format that a file name asks for."""
+    """The format that a file name's suffix asks for."""
     found = path.suffix.lstrip(".").lower()
     if found not in FORMATS:
         raise ConfigError(f"--out: expected a file ending in {', '.join('.' + name for name in FORMATS)}, got {path}")
@@ -86,13 +86,13 @@ def suffix(path: Path) -> str:
 
 
 def refusal(name: str, missing: dict[str, str], table: Table) -> str:
-    """Each missing run with the command that makes it, and the command that makes all of them."""
+    """A message: each missing run with the command that makes it, and the command that makes all of them."""
     lines = [f"{name} lacks {run}. Make it with: {command}" for run, command in missing.items()]
     return "\n".join([*lines, f"{remedy(name, table)} makes all of them; --partial draws what is there."])
 
 
 def by_experiment(missing: Iterable[str]) -> dict[str, list[str]]:
-    """Seeds by experiment, of names like those that a table gives its missing runs."""
+    """Group the names of missing runs, as ``Table.missing`` writes them: experiment → seeds."""
     grouped: dict[str, list[str]] = {}
     for name in missing:
         experiment, seed = name.rsplit(", seed ", 1)
@@ -108,7 +108,7 @@ def remedy(name: str, table: Table) -> str:
 
 
 def at(entry: str, place: int) -> Value:
-    """One tap or block of an entry of the rows; None where the row does not have it."""
+    """The value of an entry at one tap or block; None if the row does not have it."""
 
     def value(row: Row) -> float | None:
         values = row.numbers(entry)
@@ -118,12 +118,12 @@ def at(entry: str, place: int) -> Value:
 
 
 def of(entry: str) -> Value:
-    """A plain entry of the rows."""
+    """The value of an entry that is one number."""
     return lambda row: row.number(entry)
 
 
 def deep(entry: str) -> Value:
-    """The mean over the blocks l ≥ 1 of an entry: block 0 is taught nearly what the readout sees and hides the rest."""
+    """The mean of an entry over the blocks l ≥ 1. Block 0 is taught nearly what the readout sees and hides the rest."""
 
     def value(row: Row) -> float | None:
         values = row.numbers(entry)[1:]
@@ -134,9 +134,9 @@ def deep(entry: str) -> Value:
 
 
 def draw_spread(entry: str) -> Value:
-    """One standard deviation, over fresh draws, of the mean over the blocks l ≥ 1 of an entry with a null.
+    """The standard deviation, over fresh draws of the feedback, of the mean of an entry over the blocks l ≥ 1.
 
-    The matrices of a draw are independent of one another, so the variance of the mean over k blocks is Σ var_l / k².
+    The matrices of a draw are independent, so the variance of the mean over k blocks is Σ var_l / k².
     """
 
     def value(row: Row) -> float | None:
@@ -148,7 +148,7 @@ def draw_spread(entry: str) -> Value:
 
 
 def line(table: Table, experiment: str, value: Value, *, log: bool) -> Numbers | None:
-    """One quantity of an experiment over the epochs: middle, band and n at each epoch; None where it has no run."""
+    """One quantity of an experiment over the epochs: middle, band and n at each epoch; None if it has no run."""
     series = table.series(experiment)
     if not series:
         return None
@@ -183,7 +183,7 @@ def line(table: Table, experiment: str, value: Value, *, log: bool) -> Numbers |
 
 
 def spread(values: list[float], *, log: bool = False) -> Numbers:
-    """Middle and one standard deviation to either side; no band where there is one value only."""
+    """The middle, and one standard deviation to either side. A single value has no band."""
     back: Callable[[float], float] = power if log else float
     middle = statistics.fmean(values)
     squares = math.fsum((value - middle) ** 2 for value in values)  # `statistics.stdev` takes ten times as long
@@ -197,12 +197,12 @@ def spread(values: list[float], *, log: bool = False) -> Numbers:
 
 
 def power(exponent: float) -> float:
-    """10^x, kept inside what a float and an axis can hold: the edge of a band may lie far outside its values."""
+    """10^x, clipped to what a float and an axis can hold. The edge of a band may lie far outside its values."""
     return float(10.0 ** max(-300.0, min(300.0, exponent)))
 
 
 def final(table: Table, experiment: str, value: Value, *, epoch: int | None = None) -> Numbers | None:
-    """One quantity at an experiment's end (or at an epoch): middle, band, n, each seed's value; None if not there."""
+    """One quantity at the end of an experiment, or at an epoch: middle, band, n and the value of each seed."""
     by_seed = {}
     for one in table.series(experiment):
         rows = one.rows if epoch is None else [row for row in one.rows if row["epoch"] == epoch]
@@ -218,5 +218,5 @@ def final(table: Table, experiment: str, value: Value, *, epoch: int | None = No
 
 
 def panel(title: str, label: str, lines: Iterable[Numbers | None], *, log: bool) -> Numbers:
-    """Lines that share their axes."""
+    """One panel: lines that share their axes."""
     return {"title": title, "label": label, "log": log, "lines": [one for one in lines if one and one["epochs"]]}

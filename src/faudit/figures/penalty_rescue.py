@@ -1,8 +1,8 @@
-"""What a penalty rescues: (a) stream and gradient, (b) deep Γ and deep ρ with their controls, (c) accuracy 2 × 2.
+"""The effect of a penalty: (a) stream and gradient, (b) deep Γ and deep ρ with their controls, (c) accuracy 2 × 2.
 
-Γ and ρ are means over the blocks l ≥ 1. "fresh B" is the null: the credit of feedback matrices drawn anew, on the
-penalised networks; its spread is that of 20 draws. "BP gradient" is the ceiling. The gradient in (a) is taken at the
-same tap for both, the accuracy's frozen line from frozen runs of the same length.
+Γ and ρ are means over the blocks l ≥ 1. "fresh B" is the null: the credit of newly drawn feedback matrices on the
+penalised networks, with the spread of 20 draws. "BP gradient" is the ceiling. The gradient in (a) is measured at the
+same tap for both curves. The frozen line in (c) comes from frozen runs of the same length.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PenaltyRescue(Figure):
 
 
 def null(table: Table, experiment: str, symbol: str) -> Numbers | None:
-    """Deep Γ or ρ under fresh feedback: mean over the seeds, and the spread of one draw."""
+    """Deep Γ or ρ under fresh feedback: the mean over the seeds, and the standard deviation of one draw."""
     middle = final(table, experiment, deep(f"{symbol}_null_mean"))
     wide = final(table, experiment, draw_spread(symbol))
     if middle is None or wide is None:
@@ -108,7 +108,7 @@ def draw_signals(ax: Axes, bars: dict[str, dict[str, Any]]) -> None:
         )
         for x, (_, bar) in zip(
             where, there, strict=True
-        ):  # the ceiling dwarfs what is to be compared: say it in figures
+        ):  # the ceiling makes the other bars small: write their values above them
             top = max(bar["middle"], bar["high"] or 0.0, 0.0)
             ax.text(x, top + 0.02, f"{bar['middle']:+.2f}", ha="center", va="bottom", fontsize=5.5, rotation=90)
     ax.axhline(0.0, color="#000000", linewidth=0.6)
@@ -130,7 +130,7 @@ def draw_accuracy(ax: Axes, numbers: Numbers) -> None:
         draw_bars(ax, where, [bar for _, bar in there], width=0.38, name=None, colour=inside, hatch=hatch)
         ax.bar(
             [0], [0], 0, color="#ffffff", edgecolor="#000000", linewidth=0.5, hatch=hatch, label=name
-        )  # no one's colour
+        )  # white, since the legend entry stands for both rules
     if frozen := numbers["frozen"]:
         level(ax, frozen["middle"], "frozen blocks", band=frozen)
     ax.set_xticks(range(len(numbers["c"])), list(numbers["c"]))
@@ -142,7 +142,7 @@ def draw_accuracy(ax: Axes, numbers: Numbers) -> None:
 def draw_bars(
     ax: Axes, where: list[float], bars: list[Numbers], *, width: float, name: str | None, colour: list[str], hatch: str
 ) -> None:
-    """Bars with their values' spread, if there is one."""
+    """Bars with error bars where there is a spread."""
     heights = [bar["middle"] for bar in bars]
     errors = [bar["high"] - bar["middle"] if bar["high"] is not None else math.nan for bar in bars]
     ax.bar(

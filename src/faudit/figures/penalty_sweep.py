@@ -1,7 +1,7 @@
-"""DFA under a penalty on its branches, for several λ: ‖h_L‖, ‖∂ℓ/∂h_2‖ and accuracy over the epochs.
+"""DFA with a penalty on its branches, for several λ: ‖h_L‖, ‖∂ℓ/∂h_2‖ and accuracy over the epochs.
 
-The gradient is drawn with the paper's floor, the accuracy with the frozen-blocks baseline of the same length and the
-line that the paper's margin puts above it; the baseline is measured.
+The gradient panel shows the paper's floor. The accuracy panel shows the measured frozen-blocks baseline of the same
+length, and a line at the baseline plus the paper's margin.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FROZEN = "matched frozen-dfa"
 
 
 class PenaltySweep(Figure):
-    """DFA with several penalties: the stream, the gradient with the floor, the accuracy with the frozen baseline."""
+    """DFA with several penalties: stream size, gradient size with the floor, accuracy with the frozen baseline."""
 
     experiments: ClassVar[tuple[str, ...]] = (*CURVES, FROZEN)
     wide: ClassVar[bool] = True

@@ -1,7 +1,7 @@
-"""Which runs a figure or a claim needs: a recipe of named experiments, and a plan of how it is run.
+"""The runs that a figure or a claim needs: a recipe of named experiments, and a plan to run them.
 
-An experiment is a configuration without its seed. A recipe holds the experiments of one paper as the paper ran them. A
-plan says on which data, for how many epochs and with which seeds they are run.
+An experiment is a configuration without a seed. A recipe holds the experiments of one paper as the paper ran them. A
+plan adds the dataset, the number of epochs and the seeds.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Sizes = Mapping[str, Mapping[str, Mapping[str, Any]]]  # data → net → settin
 
 @dataclass(frozen=True)
 class Recipe:
-    """A paper's experiments by name. Their seed means nothing: a plan gives it."""
+    """A paper's experiments by name. The seeds of these configurations are ignored; a plan sets them."""
 
     experiments: Mapping[str, RunConfig]
-    data: str  # the paper's dataset; an experiment on other data stays on its own
+    data: str  # the paper's dataset; a plan never moves an experiment that uses other data
     seeds: tuple[int, ...]
     sizes: Sizes = field(default_factory=dict)  # settings that replace the paper's on smaller data
-    shortened: tuple[str, ...] = ()  # experiments that shorter runs may stand for
+    shortened: tuple[str, ...] = ()  # experiments for which shorter runs may be used
 
     def plan(self, data: str | None = None, *, epochs: int | None = None, seeds: tuple[int, ...] | None = None) -> Plan:
         """The recipe as the paper ran it, or a rehearsal of it on other data or for fewer epochs."""
@@ -37,7 +37,7 @@ class Recipe:
         return self.experiments[name]
 
     def has_longer_twin(self, name: str) -> bool:
-        """Whether another experiment differs from this one by training longer, and in nothing else."""
+        """Whether another experiment differs from this one only in training longer."""
         config = self.experiment(name)
         return any(
             identity(other) == identity(config) and other.epochs > config.epochs for other in self.experiments.values()
@@ -46,7 +46,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which data, how long, which seeds; ``epochs`` None means as long as the paper."""
+    """The data, the epochs (None: as in the paper) and the seeds with which a recipe is run."""
 
     recipe: Recipe
     data: str
@@ -54,7 +54,7 @@ class Plan:
     seeds: tuple[int, ...]
 
     def config(self, experiment: str, seed: int | None = None) -> RunConfig:
-        """The run of an experiment with a seed (the first, where it does not matter)."""
+        """The run of an experiment with a seed (default: the first)."""
         config = self.recipe.experiment(experiment)
         data = self.data if config.data == self.recipe.data else config.data
         return config.with_(
@@ -65,10 +65,10 @@ class Plan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as results carry it."""
+        """The plan as it is stored in results."""
         return {"data": self.data, "epochs": self.epochs, "seeds": list(self.seeds)}
 
     @property
     def is_full(self) -> bool:
-        """Whether this is the paper's own recipe and not a rehearsal of it."""
+        """Whether this plan has the paper's data and epochs. Otherwise it is a rehearsal."""
         return self.data == self.recipe.data and self.epochs is None

@@ -1,4 +1,4 @@
-"""ResMLP over the epochs, BP against DFA: ‖h_L‖ and ‖∂ℓ/∂h_2‖; above with the terminal LayerNorm, below without."""
+"""ResMLP over the epochs, BP against DFA: ‖h_L‖ and ‖∂ℓ/∂h_2‖. Rows: with and without terminal LayerNorm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULES = ("bp", "dfa")
 
 
 class SnapshotResMLP(Figure):
-    """ResMLP: the stream's size and the gradient's, BP against DFA, with and without the terminal LayerNorm."""
+    """ResMLP: stream size and gradient size, BP against DFA, with and without the terminal LayerNorm."""
 
     experiments: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
 

@@ -16,7 +16,7 @@ RULES = ("bp", "dfa")
 
 
 class SnapshotViT(Figure):
-    """ViT-Mini: the cls token's size and its gradient's, BP against DFA."""
+    """ViT-Mini: size of the cls token and of its gradient, BP against DFA."""
 
     experiments: ClassVar[tuple[str, ...]] = tuple(f"vit {rule}" for rule in RULES)
 

@@ -1,7 +1,7 @@
-"""How every figure looks: venue widths, one colour, dash and marker per rule, axes, legend, and the files.
+"""The look of every figure: venue widths, one colour, dash and marker per rule, axes, legend, and the files.
 
-A line is told from another by dash and marker as well as by colour, so that a print in grey reads the same. Files are
-the same to the byte for the same numbers: nothing in them says when they were made.
+Lines differ in dash and marker as well as in colour, so that a grey print is readable. The same numbers give the same
+bytes: the files contain no date.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class Style:
             raise ConfigError(unknown("venue", self.venue, VENUES))
 
     def drawn(self, figure: Figure, numbers: dict[str, Any]) -> Picture:
-        """The figure of the numbers, in this look whatever the user's own matplotlib settings are."""
+        """Draw a figure in this style. The user's own matplotlib settings are ignored."""
         with matplotlib.rc_context(SETTINGS):
             return figure.draw(numbers, self)
 
     def grid(self, rows: int, columns: int, *, wide: bool, height: float) -> tuple[Picture, list[list[Axes]]]:
-        """A picture of the venue's width with its axes; ``height`` is of one row, in inches."""
+        """A picture of the venue's width with its axes. ``height`` is the height of one row in inches."""
         picture = self.canvas(wide=wide, height=height * rows)
         return picture, [list(row) for row in picture.subplots(rows, columns, squeeze=False)]
 
@@ -97,7 +97,7 @@ class Style:
         return picture
 
     def rendered(self, picture: Picture, form: str) -> bytes:
-        """The picture as a file's contents."""
+        """The picture as the bytes of a file."""
         nothing: dict[str, dict[str, None]] = {
             "pdf": {"CreationDate": None, "ModDate": None},
             "svg": {"Date": None},
@@ -110,7 +110,7 @@ class Style:
 
 
 def look(line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A line's name in the legend, and how it is drawn."""
+    """A line's name in the legend, and its colour, dash and marker."""
     if line["penalty"]:
         colour, dash, marker = PENALTY_LOOKS.get(line["penalty"], ("#000000", "-", "*"))
         name = f"{RULE_LOOKS[line['rule']][0]}, λ = {line['penalty']:g}"
@@ -120,7 +120,7 @@ def look(line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def draw_panel(ax: Axes, panel: dict[str, Any], *, title: bool = True, label: bool = True) -> None:
-    """Every line of a panel with its band; markers at a few epochs only, so that the dash stays visible."""
+    """Draw the lines of a panel with their bands. Markers are few, so that the dash stays visible."""
     if not panel["lines"]:
         ax.set_axis_off()
         ax.text(0.5, 0.5, "no runs", ha="center", va="center", transform=ax.transAxes, color="#878787")
@@ -129,7 +129,7 @@ def draw_panel(ax: Axes, panel: dict[str, Any], *, title: bool = True, label: bo
         name, how = look(line)
         epochs = line["epochs"]
         every = max(1, len(epochs) // 6)
-        start = (place * every) // max(1, len(panel["lines"]))  # markers of two lines do not sit on one another
+        start = (place * every) // max(1, len(panel["lines"]))  # so that markers of two lines do not overlap
         ax.plot(
             epochs, line["middle"], label=name, markevery=(min(start, len(epochs) - 1), every), clip_on=False, **how
         )
@@ -148,15 +148,15 @@ def draw_panel(ax: Axes, panel: dict[str, Any], *, title: bool = True, label: bo
 
 
 def values_of(lines: Iterable[dict[str, Any]]) -> list[float]:
-    """Every number that the lines and their bands reach."""
+    """All values of the lines and of the edges of their bands."""
     return [v for line in lines for edge in ("middle", "low", "high") for v in line[edge] if v is not None]
 
 
 def decades(ax: Axes, values: Sequence[float]) -> None:
-    """A logarithmic axis over whole decades, at most five of them labelled."""
+    """Make the y axis logarithmic over whole decades, with at most five labels."""
     if not values or not ax.axison:
         return
-    ax.set_autoscaley_on(False)  # the limits are ours: those of a single level would be one point
+    ax.set_autoscaley_on(False)  # the limits are set below: automatic limits of a single level would be one point
     ax.set_yscale("log")
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
@@ -169,7 +169,7 @@ def decades(ax: Axes, values: Sequence[float]) -> None:
 
 
 def level(ax: Axes, value: float, name: str, *, dash: Any = ":", band: dict[str, Any] | None = None) -> None:
-    """A horizontal line that the legend names, with the spread of what it is the mean of."""
+    """Draw a horizontal line with a name in the legend, and its band if there is one."""
     if not ax.axison:  # a panel without runs
         return
     ax.axhline(value, color="#4d4d4d", linestyle=dash, linewidth=0.9, label=name)
@@ -178,7 +178,7 @@ def level(ax: Axes, value: float, name: str, *, dash: Any = ":", band: dict[str,
 
 
 def legend(picture: Picture, axes: Iterable[Axes], *, columns: int) -> None:
-    """One legend for the whole picture, above the axes, where it covers nothing; every name once."""
+    """Add one legend for the whole picture above the axes. Each name occurs once."""
     entries: dict[str, Any] = {}
     for ax in axes:
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -196,7 +196,7 @@ def footnote(
     what: str,
     bars: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Data, epochs, n and what the band is, under the axes, in as many lines as the width asks for."""
+    """Write data, epochs, n and the meaning of the band under the axes, wrapped to the width."""
     if not lines:
         return
     counts = sorted({count for line in lines for count in line["n"]} | {bar["n"] for bar in bars})
@@ -224,7 +224,7 @@ BAND_LINEAR = "line: mean, band: ± 1 s.d. (norms: geometric)"
 
 
 def symbol(entry: str, place: str) -> str:
-    """An entry's declared symbol at one tap or block, as a label shows it."""
+    """The symbol of an entry at one tap or block, for a label."""
     return f"${ENTRIES[entry].symbol.replace('_l', f'_{place}')}$"
 
 

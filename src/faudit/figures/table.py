@@ -1,8 +1,8 @@
 """Runs → a tidy table: for each experiment of a plan, the rows of each seed.
 
-A run belongs to an experiment when everything that decides what was trained is the same. Its length must be the plan's.
-Where the plan leaves the length open and the recipe allows shorter runs, the longest runs there are stand for the
-experiment, with a remark. An imported log stands in for a seed that has no run of one's own.
+A run belongs to an experiment if all settings that decide what was trained are equal. It must have the plan's length.
+If the plan sets no length and the recipe allows shorter runs, the longest runs in the store are used, with a remark. An
+imported log is used for a seed that has no run trained by faudit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from faudit.store.run import ENDED, Run, Status, runs_in
 
 @dataclass(frozen=True)
 class Series:
-    """One run as a figure sees it: its seed and its rows."""
+    """One run for a figure: its seed and its rows."""
 
     run: Run
     config: RunConfig
@@ -50,7 +50,7 @@ class Series:
 
 @dataclass
 class Table:
-    """The runs of a store by experiment, under a plan. ``remarks`` collects what a reader of the result must know."""
+    """The runs of a store by experiment of a plan. ``remarks`` collects what a reader of the result must know."""
 
     plan: Plan
     runs: Path
@@ -75,8 +75,8 @@ class Table:
         return known
 
     def again(self, *, partial: bool | None = None) -> Table:
-        """The same runs, found and read once, for another result, which has remarks of its own."""
-        known = self._known  # first: it remarks on what is damaged, which is so for every result
+        """A table for another result. It shares the runs, which are read once, and has its own remarks."""
+        known = self._known  # first: reading adds remarks on damaged runs, which apply to every result
         other = replace(self, partial=self.partial if partial is None else partial, remarks=list(self.remarks))
         other._known = known
         return other
@@ -86,13 +86,13 @@ class Table:
             self.remarks.append(text)
 
     def series(self, experiment: str) -> list[Series]:
-        """The runs of an experiment, one a seed, in the plan's order of seeds."""
+        """The runs of an experiment, one per seed, in the plan's order of seeds."""
         wanted = self.plan.config(experiment)
         there = [series for series in self._known.get(identity(wanted), []) if series.seed in self.plan.seeds]
         own = [series for series in there if not series.imported and self._fits(experiment, series.config.epochs)]
         whole = [series for series in own if series.ended]
         length = max((series.config.epochs for series in whole or (own if self.partial else [])), default=wanted.epochs)
-        # The later entry of a seed stays: an imported log, then a part of a run, then a whole one, the probed one last.
+        # The last entry of a seed wins. In order: imported logs, unfinished runs, finished runs, probed finished runs.
         ranked = [
             series
             for series in there
@@ -107,13 +107,13 @@ class Table:
         return [chosen[seed] for seed in self.plan.seeds if seed in chosen]
 
     def _fits(self, experiment: str, epochs: int) -> bool:
-        """Whether a run of so many epochs stands for the experiment; a shorter one only where the recipe allows it."""
+        """Whether a run of this length may be used for the experiment. The recipe may allow shorter runs."""
         wanted = self.plan.config(experiment).epochs
         shortened = self.plan.epochs is None and experiment in self.plan.recipe.shortened
         return epochs == wanted or (shortened and epochs < wanted)
 
     def _lasts(self, experiment: str, epochs: int) -> bool:
-        """Whether an imported log stands for the experiment: of any length, unless it is a longer twin's."""
+        """Whether an imported log may be used for the experiment: any length, unless it belongs to a longer twin."""
         return not self.plan.recipe.has_longer_twin(experiment) or epochs <= self.plan.config(experiment).epochs
 
     def _tell(self, experiment: str, chosen: dict[int, Series], *, shorter: set[int]) -> None:
@@ -132,7 +132,7 @@ class Table:
                 self.remark(f"{series.run.name} is unfinished: drawn up to epoch {last}")
 
     def missing(self, experiments: Iterable[str], *, data_dir: str | None = None) -> dict[str, str]:
-        """Every run that the experiments lack, with the command that makes it."""
+        """The missing runs of the experiments, each with the command that makes it."""
         lacking = {}
         for experiment in experiments:
             there = {series.seed for series in self.series(experiment)}

@@ -1,4 +1,4 @@
-"""Networks: one file each, all with the face of ``nets.net.Net``."""
+"""Networks: one file each, all with the interface of ``nets.net.Net``."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""SmallCNN: three convolutions and a hidden layer, without any skip.
+"""SmallCNN: three convolutions and a hidden layer, without skip connections.
 
 embed: conv 3×3 C→32, ReLU.  Block 0: conv 32→64, ReLU, 2×2 max-pool.  Block 1: conv 64→128, ReLU, pool.
-Block 2: Linear → 256, ReLU.  Readout: a linear head.  All convolutions have padding 1; everything is drawn as PyTorch
-draws it.
+Block 2: Linear → 256, ReLU.  Readout: a linear head.  All convolutions have padding 1. Weights have
+PyTorch's default initialisation.
 
-Taps are the activations h_0 … h_3, flattened. There is no skip: h_{l+1} = f_l(h_l), a block's signal is at its output
-and so has that tap's width; under the local rules nothing goes back between blocks. Block-level FA needs a dense matrix
-between neighbouring taps: on 32×32 images that is 2.7 GB of feedback.
+Taps are the activations h_0 … h_3, flattened. There is no skip: h_{l+1} = f_l(h_l). A block's signal is at its output
+and has the width of that tap. Under the local rules no gradient flows between blocks. Block-level FA needs a dense
+matrix between neighbouring taps: 2.7 GB of feedback on 32×32 images.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The network contract: an embedding, blocks, a readout, as pure functions of named parameters.
+"""The interface of a network: an embedding, blocks and a readout, as pure functions of named parameters.
 
 h_0 = embed(x);  h_{l+1} = join(h_l, f_l(h_l)), f_l = branch l;  logits = readout(h_L).  Taps are h_0 … h_L.
 
-A net is a frozen value that holds sizes, never weights: the weights are a dict of tensors by name, so the same
-function serves float32 and float64, one seed or many stacked, eager or compiled. A name starts with its part:
-``embed.``, ``blocks.<l>.`` or ``readout.``.
+A net is a frozen value that holds sizes. Weights are a separate dict of tensors by name, so the same function works for
+float32 and float64, one seed or many stacked, eager or compiled. Each name starts with its part: ``embed.``,
+``blocks.<l>.`` or ``readout.``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Params = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Trace:
-    """One forward pass, with what a rule or a probe may look at.
+    """The values of one forward pass that rules and probes read.
 
-    ``taps[l]`` is h_l as block l read it, ``embedded`` is h_0 with its graph, ``branches[l]`` is f_l(h_l).
+    ``taps[l]`` is h_l as block l reads it, ``embedded`` is h_0 with its graph, ``branches[l]`` is f_l(h_l).
     """
 
     embedded: Tensor
@@ -38,7 +38,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Net(ABC):
-    """The face of every network; further fields of a subclass are its settings, named as in the config."""
+    """Base class of networks; the further fields of a subclass are its settings, named as in the config."""
 
     sample_shape: tuple[int, ...]
     classes: int
@@ -46,11 +46,11 @@ class Net(ABC):
     @property
     @abstractmethod
     def blocks(self) -> int:
-        """How many blocks there are, L."""
+        """The number of blocks, L."""
 
     @abstractmethod
     def init(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """Fresh float32 weights by name, drawn from the generator alone."""
+        """New float32 weights by name, drawn from this generator only."""
 
     @abstractmethod
     def embed(self, params: Params, x: Tensor) -> Tensor:
@@ -66,40 +66,44 @@ class Net(ABC):
 
     @abstractmethod
     def join(self, h: Tensor, f: Tensor) -> Tensor:
-        """(h_l, f_l) → h_{l+1}: their sum, or f_l alone where there is no skip."""
+        """(h_l, f_l) → h_{l+1}: their sum, or f_l alone if there is no skip."""
 
     @property
     def signals(self) -> int:
-        """How many taps carry a teaching signal: h_0 … h_{L−1} where a skip keeps all states in one space.
+        """The number of taps that carry a teaching signal.
 
-        Where there is none, a block's signal lives at its output, so h_L carries one too and this is L + 1.
+        With a skip, all states have one space and the taps are h_0 … h_{L−1}: L. Without a skip, a block's signal is at
+        its output, so h_L carries a signal too: L + 1.
         """
         return self.blocks
 
     @final
     def taught_at(self, block: int) -> int:
-        """The tap whose signal teaches block l and whose gradient that signal is held against; the embedding's is 0."""
+        """The tap whose signal teaches block l. That signal is compared with the gradient at the same tap.
+
+        The embedding is always taught by tap 0.
+        """
         return block + self.signals - self.blocks
 
     @property
     def is_pure(self) -> bool:
-        """Whether its functions touch nothing but their arguments, so that several threads may call them at once."""
+        """Whether its functions read and write only their arguments, so that several threads may call them at once."""
         return True
 
     def tap(self, h: Tensor) -> Tensor:
-        """What is measured of a hidden state, [n, features]: here all of it."""
+        """The measured part of a hidden state, [n, features]; by default all of it."""
         return h.flatten(1)
 
     def spread(self, signal: Tensor, like: Tensor) -> Tensor:
-        """A signal [n, features] in the tap's coordinates → the shape of the hidden state or branch it teaches."""
+        """Expand a signal [n, features] of a tap to the shape of the hidden state or branch that it teaches."""
         return signal.view_as(like)
 
     def lift(self, shift: Tensor, like: Tensor) -> Tensor:
-        """A displacement [n, features] of the tap → the displacement of the whole hidden state."""
+        """Expand a displacement [n, features] of a tap to a displacement of the whole hidden state."""
         return shift.view_as(like)
 
     def tap_widths(self, sample: Tensor) -> list[int]:
-        """Features of each tap, h_0 … h_L, read off a forward pass."""
+        """The number of features of each tap h_0 … h_L, from a forward pass."""
         return list(widths(self, tuple(sample.shape[1:])))
 
     def forward(self, params: Params, x: Tensor) -> Tensor:
@@ -107,13 +111,13 @@ class Net(ABC):
         return self.onward(params, 0, self.embed(params, x))
 
     def onward(self, params: Params, block: int, h: Tensor) -> Tensor:
-        """h_l → logits, from the input of the given block on."""
+        """h_l → logits: run the net from the input of a block."""
         for l in range(block, self.blocks):
             h = self.join(h, self.branch(params, l, h))
         return self.readout(params, h)
 
     def trace(self, params: Params, x: Tensor) -> Trace:
-        """One forward pass with the whole graph, every step of it kept."""
+        """One forward pass that keeps every step and the whole graph."""
         h = embedded = self.embed(params, x)
         taps, branches = [h], []
         for l in range(self.blocks):
@@ -123,7 +127,7 @@ class Net(ABC):
         return Trace(embedded, taps, branches, self.readout(params, h))
 
     def trace_cut(self, params: Params, x: Tensor) -> Trace:
-        """The same numbers with the graph cut at every tap: nothing a block computes reaches an earlier part."""
+        """The same values with the graph cut at every tap: no gradient flows from a block to an earlier part."""
         embedded = self.embed(params, x)
         h = embedded.detach()
         taps, branches = [h], []
@@ -136,7 +140,7 @@ class Net(ABC):
 
 @cache
 def widths(net: Net, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Features of each tap for samples of a shape; a net is a value, so it is asked once."""
+    """The number of features of each tap for samples of a shape; cached, because a net is immutable."""
     params = net.init(torch.Generator().manual_seed(0))
     with torch.no_grad():
         return tuple(net.tap(h).shape[1] for h in net.trace(params, empty(1, *shape).zero_()).taps)
@@ -144,28 +148,28 @@ def widths(net: Net, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @cache
 def part(name: str) -> str:
-    """The part a parameter belongs to: "embed", "readout" or "blocks.<l>"."""
+    """The part that a parameter belongs to: "embed", "readout" or "blocks.<l>"."""
     words = name.split(".")
     return ".".join(words[:2]) if words[0] == "blocks" else words[0]
 
 
 def linear(generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
-    """Weight and bias as ``nn.Linear`` draws them, both U(±1/√inputs), but from a generator of our own."""
+    """Weight and bias distributed as in ``nn.Linear``, both U(±1/√inputs), drawn from a given generator."""
     bound = inputs**-0.5
     weight = empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
     return weight, empty(outputs).uniform_(-bound, bound, generator=generator)
 
 
 def normal(generator: torch.Generator, *shape: int, std: float) -> Tensor:
-    """N(0, std²) of a shape."""
+    """A tensor of the given shape with entries from N(0, std²)."""
     return empty(*shape).normal_(0.0, std, generator=generator)
 
 
 def gelu(x: Tensor) -> Tensor:
     """x·Φ(x).
 
-    In float64, where there is no graph to keep, by ``torch.erf``: the numbers of ``F.gelu`` to the last digits, and
-    half its time on the large states that an audit is made for.
+    In float64 and without a graph it uses ``torch.erf``. This equals ``F.gelu`` up to the last digits and takes half
+    the time on the large states of an audit.
     """
     if x.dtype != torch.float64 or x.requires_grad:
         return F.gelu(x)
@@ -173,10 +177,10 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def ones_zeros(width: int) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a fresh LayerNorm."""
+    """Initial weight and bias of a LayerNorm."""
     return empty(width).fill_(1.0), empty(width).fill_(0.0)
 
 
 def empty(*shape: int) -> Tensor:
-    """float32 on the CPU whatever torch's defaults are: the same seed gives the same numbers everywhere."""
+    """An empty float32 CPU tensor whatever torch's defaults are, so that a seed gives the same numbers everywhere."""
     return torch.empty(*shape, dtype=torch.float32, device="cpu")

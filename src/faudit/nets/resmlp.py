@@ -1,11 +1,11 @@
 """ResMLP: a residual stack of two-layer MLP branches over one linear embedding.
 
 embed: one Linear x → h_0.  Block: f_l(h) = W2·GELU(W1·LN(h)), W1 and W2 both d × d with bias, W2 ~ N(0, w2_std²) with
-bias 0, everything else as PyTorch draws it.  Readout: LayerNorm (or nothing), then a linear head.
+bias 0, everything else with PyTorch's default initialisation.  Readout: LayerNorm (or nothing), then a linear head.
 
-Taps are the whole hidden state before each block and after the last. The skip carries h_l unchanged; under BP it also
-carries the gradient, under the local rules (DFA, FA) nothing goes back through it, since the graph is cut at every
-tap. Without the skip (``no_residual``) h_{l+1} = f_l(h_l), which needs w2_std ≈ 0.5 to train at all.
+Taps are the whole hidden state before each block and after the last. The skip carries h_l unchanged. Under BP the
+gradient also flows through the skip. Under the local rules (DFA, FA) it does not, because the graph is cut at every
+tap. Without the skip (``no_residual``) h_{l+1} = f_l(h_l); this needs w2_std ≈ 0.5 to train.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from faudit.nets.net import Net, Params, gelu, linear, normal, ones_zeros
 
 @dataclass(frozen=True)
 class ResMLP(Net):
-    """The study's residual MLP."""
+    """The residual MLP of the paper."""
 
     depth: int = 4
     width: int = 256

@@ -1,11 +1,11 @@
-"""StudentNet: a residual stack with a bounded activation and no normalisation anywhere.
+"""StudentNet: a residual stack with a bounded activation and no normalisation.
 
 embed: one Linear x → h_0.  Block: f_l(h) = W2·φ_α(W1·h), φ_α(z) = (1 − α) z + α tanh(z), W1 and W2 both d × d with
-bias, W2 ~ N(0, w2_std²) with bias 0, everything else as PyTorch draws it.  Readout: a linear head.
+bias, W2 ~ N(0, w2_std²) with bias 0, everything else with PyTorch's default initialisation.  Readout: a linear head.
 
-Taps are the whole hidden state. The skip carries h_l unchanged; under BP it also carries the gradient, under the local
-rules nothing goes back through it. With α = 1 a branch is as long as W2 makes it, whatever the size of h: nothing in
-the block feeds growth back into growth, and no normalisation hides the stream's size from the loss.
+Taps are the whole hidden state. The skip carries h_l unchanged. Under BP it also carries the gradient, under the local
+rules it does not. With α = 1, W2 alone bounds the norm of a branch, whatever the norm of h. So growth does
+not amplify itself, and no normalisation hides the norm of the stream from the loss.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""ViT-Mini: a small pre-norm vision transformer whose class token is the hidden state that is read and measured.
+"""ViT-Mini: a small pre-norm vision transformer that reads out and measures the class token.
 
 embed: patches of ``patch`` × ``patch`` pixels through one Linear, a learned class token in front, positions added.
-Block: f_l(h) = a + m with a = Attention(LN(h)) and m = W2·GELU(W1·LN(h + a)): both sub-layers are one block, so
+Block: f_l(h) = a + m with a = Attention(LN(h)) and m = W2·GELU(W1·LN(h + a)). Both sub-layers form one block, so
 h_{l+1} = h_l + f_l(h_l) holds for every token.  Readout: LayerNorm (or nothing) of the class token, then a linear head.
 
-Taps read the class token. A signal in its coordinates is taught to every token alike (``credit_tokens = "all"``) or to
-the class token alone (``"cls"``; the patch projection is then taught nothing, since the class token sees no patch at
-h_0). The skip carries every token unchanged; under BP it also carries the gradient, and attention carries it from the
-class token to the others; under the local rules nothing goes back between blocks.
-Class token and positions ~ N(0, 0.02²), every Linear as PyTorch draws it.  After Dosovitskiy et al., ICLR 2021.
+Taps read the class token. Its signal teaches every token (``credit_tokens = "all"``) or the class token alone
+(``"cls"``). With ``"cls"`` the patch projection gets no signal, because the class token contains no patch at h_0. The
+skip carries every token unchanged. Under BP the gradient flows through the skip, and through attention from the class
+token to the others. Under the local rules no gradient flows between blocks.
+Class token and positions ~ N(0, 0.02²), every Linear with PyTorch's default initialisation.
+After Dosovitskiy et al., ICLR 2021.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class ViT(Net):
 
     @property
     def tokens(self) -> int:
-        """Patches and the class token."""
+        """The number of tokens: the patches and the class token."""
         _, height, breadth = self.sample_shape
         return (height // self.patch) * (breadth // self.patch) + 1
 

@@ -1,4 +1,4 @@
-"""Published papers: their runs, claims and file formats, one folder each, with the face of ``papers.paper.Paper``."""
+"""Published papers: their runs, claims and file formats. One folder each, described by a ``papers.paper.Paper``."""
 
 from __future__ import annotations
 

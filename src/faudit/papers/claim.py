@@ -1,10 +1,10 @@
-"""A paper's claims, each with its value, our measurement of it, and whether the two agree.
+"""A paper's claims, each with the published value, our measurement, and whether the two agree.
 
-A claim is one row of a paper's results. Its parts are numbers that the logs of some experiments give. Ours is the mean
-over the seeds with a 95 % interval (Student's t), for sizes over decades the geometric mean with the range. Agreement
-is within a tolerance: ± .015 for accuracies, a factor 3 for norms, ± 2 epochs for the first epoch at which a check
-fires; for Γ and ρ twice the paper's standard deviation, ± .05 where it gives none. Only one's own runs count, and every
-experiment of a part must have one. A run that diverged is no agreement.
+A claim is one row of a paper's results. Each of its parts is a number computed from the logs of some experiments. Our
+value is the mean over the seeds with a 95 % interval (Student's t); for norms it is the geometric mean with the range.
+The tolerance is ± .015 for accuracies, a factor 3 for norms, and ± 2 epochs for the first epoch at which a check fires.
+For Γ and ρ it is twice the paper's standard deviation, or ± .05 if the paper gives none. Imported runs do not count,
+and every experiment of a part must have a run. A part with a diverged run deviates.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from faudit.store.run import Status
 
 Measure = Callable[[list[Row]], float | None]
 TOLERANCES = {"accuracy": 0.015, "norm": 3.0, "epoch": 2.0, "cosine": 0.05, "never": 0.0}
-VERDICTS = ("deviates", "not run", "reproduced")  # the first that a part has is the claim's
+VERDICTS = ("deviates", "not run", "reproduced")  # a claim gets the first of these that one of its parts has
 
 
 @dataclass(frozen=True)
 class Part:
-    """One number of a claim. ``experiments`` are pooled; ``kind`` says how it is compared and written."""
+    """One number of a claim. ``experiments`` are pooled; ``kind`` decides how the number is compared and printed."""
 
     what: str
     experiments: tuple[str, ...]
     measure: Measure
     kind: str  # "accuracy", "norm", "epoch", "never", "cosine"
     published: float | None
-    spread: float | None = None  # the paper's standard deviation, of a cosine
-    seeds: tuple[int, ...] | None = None  # only these, where the paper speaks of one seed
+    spread: float | None = None  # the paper's standard deviation of a cosine
+    seeds: tuple[int, ...] | None = None  # only these seeds, if the claim is about one seed
 
     def series(self, table: Table) -> list[Series]:
-        """Our runs of it; none unless every experiment has one."""
+        """Our runs for this part; none unless every experiment has one."""
         found = [
             [one for one in table.series(name) if not one.imported and self._counts(one)] for name in self.experiments
         ]
         return [one for series in found for one in series] if all(found) else []
 
     def expected(self, table: Table) -> int:
-        """How many runs the plan has for it."""
+        """The number of runs that the plan has for this part."""
         return len(self.experiments) * sum(self.seeds is None or seed in self.seeds for seed in table.plan.seeds)
 
     def _counts(self, one: Series) -> bool:
@@ -67,7 +67,7 @@ class Claim:
 
     @property
     def experiments(self) -> list[str]:
-        """Those of all parts, each once."""
+        """The experiments of all parts, each once."""
         return list(dict.fromkeys(name for part in self.parts for name in part.experiments))
 
 
@@ -87,12 +87,12 @@ def at_epoch(epoch: int, value: Callable[[Row], float | None]) -> Measure:
 
 
 def fires(check: Callable[[Row], bool]) -> Measure:
-    """The first epoch at which a check fires; infinite if it never does."""
+    """The first epoch at which a check fires; infinity if it never fires."""
     return lambda rows: next((float(row["epoch"]) for row in rows if check(row)), math.inf)
 
 
 def judged(claims: Iterable[Claim], table: Table) -> list[dict[str, Any]]:
-    """Every claim with our numbers: one JSON-able entry each."""
+    """Every claim with our numbers, as JSON values."""
     plan, entries = table.plan, []
     for number, claim in enumerate(claims, start=1):
         parts = [measured(part, table) for part in claim.parts]
@@ -112,7 +112,7 @@ def judged(claims: Iterable[Claim], table: Table) -> list[dict[str, Any]]:
 
 
 def measured(part: Part, table: Table) -> dict[str, Any]:
-    """A part with our values of it, their middle and interval, and the verdict."""
+    """A part with our values, their middle and interval, and the verdict."""
     series = part.series(table)
     diverged = [one.seed for one in series if one.status == Status.FAILED]
     found = {one.run.name: part.measure(one.rows) for one in series if one.status == Status.DONE}
@@ -145,7 +145,7 @@ def measured(part: Part, table: Table) -> dict[str, Any]:
 
 
 def interval(values: Sequence[float], kind: str) -> tuple[float, float | None, float | None]:
-    """Middle, low and high: mean and 95 % interval (none of one value); for norms and epochs a middle and the range."""
+    """Middle, low and high: the mean and its 95 % interval (None for one value); for norms and epochs the range."""
     if kind == "norm" and all(0 < value < math.inf for value in values):
         return statistics.geometric_mean(values), min(values), max(values)
     if kind in ("norm", "epoch", "never"):
@@ -157,7 +157,7 @@ def agrees(part: Part, middle: float, values: Sequence[float]) -> bool:
     """Whether our value is within the part's tolerance of the published one."""
     if part.kind == "never":
         return all(math.isinf(value) for value in values)
-    assert part.published is not None, "only a claim of never has no number"
+    assert part.published is not None, "only a part of kind never has no number"
     if part.kind == "norm":
         return 0 < middle < math.inf and abs(math.log(middle / part.published)) <= math.log(part.tolerance)
     return abs(middle - part.published) <= part.tolerance

@@ -1,4 +1,4 @@
-"""The claims as a page of Markdown: the table, what to know of it, and the commands behind each row."""
+"""The claims as a Markdown page: the table, remarks, and the commands behind each row."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def page(paper: Paper, entries: list[dict[str, Any]], *, plan: Plan, remarks: li
 
 
 def table(entries: list[dict[str, Any]], *, rehearsal: bool = False) -> list[str]:
-    """One line a claim."""
+    """The table, one line per claim."""
     head = ["| # | claim | published | ours | n | tolerance | verdict |", "|---|---|---|---|---|---|---|"]
     mark = " (rehearsal)" if rehearsal else ""
     return head + [
@@ -76,7 +76,7 @@ def allowed(part: dict[str, Any]) -> str:
 
 
 def written(part: dict[str, Any]) -> str:
-    """A part's number with its interval, and a mark where it is the one that deviates."""
+    """A part's number with its interval, and a mark if it deviates."""
     mark = " **(deviates)**" if part["verdict"] == "deviates" else ""
     lost = f", {part['diverged']} diverged" if part["diverged"] else ""
     shorter = f" (after {', '.join(map(str, part['shorter']))} epochs)" if part["shorter"] else ""
@@ -100,5 +100,5 @@ def number(part: dict[str, Any]) -> str:
 
 
 def formed(value: float | None, kind: str) -> str:
-    """A number of a part as its kind is printed; null is one that overflowed."""
+    """A number in the format of its kind. None is a number that overflowed."""
     return "overflowed" if value is None else FORMS[kind](value)

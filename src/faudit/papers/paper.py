@@ -1,4 +1,4 @@
-"""The paper contract: a published work as its experiments, figures, claims and files."""
+"""The paper contract: the experiments, figures, claims and result files of a published work."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from faudit.store.run import Run
 class Files:
     """The result files that came with a paper."""
 
-    export: Callable[[Table, Path], list[Path]]  # write those that the table has runs for, under a folder
-    import_files: Callable[[Iterable[Path], Path], tuple[list[Run], list[str]]]  # into a store; what was refused
+    export: Callable[[Table, Path], list[Path]]  # write the files for which the table has runs into a folder
+    import_files: Callable[[Iterable[Path], Path], tuple[list[Run], list[str]]]  # files, store → runs, refusals
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A published work. ``figures`` are names of the registry; ``notes`` are what a reader of the claims must know."""
+    """A published work. ``figures`` are registry names; ``notes`` is printed above the table of claims."""
 
     name: str
     title: str
@@ -36,19 +36,19 @@ class Paper:
     files: Files | None = None
 
     def plan(self, data: str | None = None, *, epochs: int | None = None, seeds: tuple[int, ...] | None = None) -> Plan:
-        """How its experiments are run: as in the paper, or a rehearsal on other data or for fewer epochs."""
+        """The plan of its experiments: as in the paper, or a rehearsal on other data or for fewer epochs."""
         return self.recipe().plan(data, epochs=epochs, seeds=seeds)
 
 
 def files_of(paper: Paper) -> Files:
-    """The result files of a paper, if it has any."""
+    """The result files of a paper. Raises if it has none."""
     if paper.files is None:
         raise ConfigError(f"the paper {paper.name} has no result files: expected one that has, got {paper.name!r}")
     return paper.files
 
 
 def paper_with(figure: str) -> Paper:
-    """The paper that a figure belongs to: its experiments are those that the figure shows."""
+    """The paper that a figure belongs to. The figure shows experiments of this paper."""
     for paper in PAPERS.values():
         if figure in paper.figures:
             return paper

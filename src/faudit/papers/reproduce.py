@@ -1,7 +1,7 @@
-"""A paper again: make the runs that are missing, draw the figures, hold the claims against the logs.
+"""Reproduce a paper: train the missing runs, draw the figures, compare the claims with the logs.
 
-Everything is written under one folder: each figure as PDF, SVG and PNG with its numbers as JSON, and ``claims.md`` and
-``claims.json``. What they were made from is remembered beside them, so that a second call does nothing.
+All results go into one folder: each figure as PDF, SVG and PNG with its numbers as JSON, and ``claims.md`` and
+``claims.json``. ``made-from.json`` records what they were made from, so that a second call does nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MARKS = "made-from.json"
 
 @dataclass
 class Result:
-    """What a reproduction did, for the command line to say."""
+    """What a reproduction did, for the command line to report."""
 
     made: int = 0
     failed: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Result:
 
 
 def papers_of(name: str) -> list[Paper]:
-    """The papers that a name means: one by its own name or a figure's, every one by ``claims`` or ``all``."""
+    """The papers that a name selects: one by its name or by a figure, all of them by ``claims`` or ``all``."""
     if name in PAPERS:
         return [PAPERS[name]]
     if name in FIGURES:
@@ -61,7 +61,7 @@ def papers_of(name: str) -> list[Paper]:
 
 
 def experiments_of(name: str, paper: Paper) -> list[str]:
-    """The experiments that a figure, or the claims, or else the whole paper needs."""
+    """The experiments that a figure, the claims or the whole paper need."""
     if name in FIGURES:
         return list(dict.fromkeys(FIGURES[name].experiments))
     if name == "claims":
@@ -72,9 +72,9 @@ def experiments_of(name: str, paper: Paper) -> list[str]:
 def reproduce(
     name: str, paper: Paper, *, plan: Plan, runs: Path, out: Path, data_dir: Path | None, jobs: int, venue: str
 ) -> Result:
-    """Make what is missing and draw; with no jobs, draw what is there. What is up to date is left as it is.
+    """Train the missing runs and draw; with ``jobs=0``, only draw. Results that are up to date are kept.
 
-    ``name`` is one of the paper's figures or ``claims``; any other name means all of it.
+    ``name`` is one of the paper's figures or ``claims``. Any other name selects the whole paper.
     """
     from faudit.figures.style import Style
 
@@ -91,14 +91,14 @@ def reproduce(
     table = Table(plan, runs, partial=not jobs or bool(result.left))
     if any(table.again().series(experiment) for experiment in experiments):
         draw(name, paper, table=table, style=style, out=out, result=result)
-    else:  # a wrong flag is more likely than a paper without runs: it must not cost the results of a right one
+    else:  # probably a wrong flag: keep the results of an earlier, right call
         told = f"none of its runs is in {runs}. Check --runs, --data, --epochs and --seeds"
-        result.problems.append(f"{name}: {told}; what {out} holds is left as it is.")
+        result.problems.append(f"{name}: {told}; the files in {out} are unchanged.")
     return result
 
 
 def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, result: Result) -> None:
-    """The figures and the claims, where they are not yet what the runs give."""
+    """Draw the figures and write the claims, unless they are up to date."""
     marks = remembered(out / MARKS)
     before = dict(marks)
     figures = () if name == "claims" else (name,) if name in FIGURES else paper.figures
@@ -108,7 +108,9 @@ def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, resu
         state = drawn_from(found, FIGURES[figure].experiments, style.venue)
         if marks.get(figure) != state or not all(path.exists() for path in files):
             if not attempt(figure, found, style, files[: len(FORMATS)], result):
-                if marks.pop(figure, None):  # it is ours and of another plan: it must not pass for this one's
+                if marks.pop(
+                    figure, None
+                ):  # made by an earlier call with another plan: delete it, since it would look current
                     for path in files:
                         path.unlink(missing_ok=True)
                 continue
@@ -127,7 +129,7 @@ def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, resu
 
 
 def attempt(figure: str, table: Table, style: Style, paths: list[Path], result: Result) -> bool:
-    """Draw one figure; whether it was. One that cannot be drawn is told of, and the others still are."""
+    """Draw one figure and return whether it worked. A failure is recorded and the others are still drawn."""
     try:
         make(figure, FIGURES[figure](), table, style=style, paths=paths)
     except StoreError as error:
@@ -149,7 +151,7 @@ def write_claims(paper: Paper, table: Table, *, out: Path, result: Result) -> No
 
 
 def drawn_from(table: Table, experiments: Iterable[str], venue: str) -> dict[str, Any]:
-    """What decides how a result looks: version, plan, and each run with the size and time of its rows."""
+    """What a result depends on: version, plan, venue, and each run with the size and time of its rows."""
     series = [one for experiment in experiments for one in table.series(experiment)]
     found = {one.run.name: [one.status, sign(str(one.run.rows_file))] for one in series}
     return {
@@ -162,7 +164,7 @@ def drawn_from(table: Table, experiments: Iterable[str], venue: str) -> dict[str
 
 
 def remembered(path: Path) -> dict[str, Any]:
-    """What the results in a folder were made from; nothing where that is absent or cut: then they are made again."""
+    """What the results in a folder were made from; empty if the file is missing or damaged, so all are made again."""
     try:
         marks = json.loads(contents(path))
     except (OSError, ValueError, RecursionError):

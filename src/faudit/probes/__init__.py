@@ -1,8 +1,8 @@
-"""Probes: one file each, all with the face of ``probes.probe.Probe``; a row is what they return, put together.
+"""Probes: one file each, all with the interface of ``probes.probe.Probe``. Their results together form a row.
 
-A probe declares on its class what it writes (``entries``), when it runs (``tier``), what it needs of a reading
-(``needs``) and the ``version`` of its numbers. The declarations are literals and are read from the source, so that
-whoever shows, checks or draws a row knows its entries without importing torch.
+A probe class declares what it writes (``entries``), when it runs (``tier``), what it needs from a reading (``needs``)
+and the ``version`` of its numbers. The declarations are literals and are read from the source, so the code that shows,
+checks or plots a row knows its entries without importing torch.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from faudit.errors import ConfigError
 from faudit.registry import Registry
 
 if TYPE_CHECKING:
-    from faudit.probes.probe import Probe  # noqa: F401  # used in a string below, which ruff does not read
+    from faudit.probes.probe import Probe  # noqa: F401  # used in a quoted type below, which ruff does not read
 
 Shape = Literal["scalar", "taps", "blocks", "parts", "signals", "draws", "quantiles"]
 Kind = Literal["number", "count", "flag", "text"]
-Tier = Literal["cheap", "full"]  # every logged epoch; at the end and on request
-# Labels that name a class; a signal that teaches each block; the weights by part; the rule's own step and feedback.
+Tier = Literal["cheap", "full"]  # at every logged epoch; at the end and on request
+# In order: labels that name a class, a signal for each block, the weights by part, the rule's step and feedback.
 Need = Literal["classes", "credit", "parameters", "rule"]
 
-# For a network of L blocks: how a shape is written, and how many places its list has beyond L.
+# For a network of L blocks: how a shape is written, and the possible lengths of its list minus L.
 SHAPES: Mapping[Shape, tuple[str, tuple[int, ...]]] = {
     "scalar": ("", ()),
     "taps": ("[L+1]", (1,)),
     "blocks": ("[L]", (0,)),
     "parts": ("[L+2]", (2,)),  # embed, blocks, readout
-    "signals": ("[signals]", (0, 1)),  # one more where the last tap carries a teaching signal too
+    "signals": ("[signals]", (0, 1)),  # one more if the last tap also carries a teaching signal
     "draws": ("[L][draws]", (0,)),
     "quantiles": ("[L][5]", (0,)),
 }
-NESTED = ("draws", "quantiles")  # shapes whose places hold lists, all of one length
+NESTED = ("draws", "quantiles")  # shapes whose elements are lists of equal length
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class Entry:
     kind: Kind = "number"
     unit: str = ""
     symbol: str = ""
-    required: bool = False  # every version wrote it into every row
+    required: bool = False  # every version of faudit writes it into every row
     finite: bool = False  # it is never null and never overflows
 
     def lengths(self, blocks: int) -> set[int]:
-        """How many places its list may have in a network of so many blocks; nothing fits one without blocks."""
+        """The possible lengths of its list for a number of blocks; empty for a network without blocks."""
         return {blocks + more for more in SHAPES[self.shape][1]} if blocks > 0 else set()
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a probe says of itself."""
+    """The declaration of a probe."""
 
     entries: tuple[Entry, ...]
     tier: Tier
@@ -67,11 +67,11 @@ class Declaration:
 
 
 class Probes(Registry["type[Probe]"]):
-    """The probes by name, with what they declare."""
+    """The probes by name, with their declarations."""
 
     def declared(self, name: str) -> Declaration:
-        """What a probe declares, read from its source without importing it."""
-        self._target(name)  # refuses a name that does not exist
+        """The declaration of a probe, read from its source without importing it."""
+        self._target(name)  # raises for an unknown name
         return self._declarations[name]
 
     @cached_property
@@ -101,7 +101,7 @@ class Probes(Registry["type[Probe]"]):
 
 
 def literal(node: ast.expr) -> Any:
-    """The value of an expression made of constants, tuples and ``Entry(...)``; ValueError for any other."""
+    """The value of an expression of constants, tuples and ``Entry(...)``; ValueError for any other."""
     if isinstance(node, ast.Tuple):
         return tuple(map(literal, node.elts))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Entry":

@@ -17,7 +17,7 @@ class Accuracy(Probe):
         Entry(
             "acc_eval",
             "scalar",
-            "Share of the evaluation buffer that is classified right; null where the labels name no classes.",
+            "Accuracy on the evaluation buffer; null if the labels are not classes.",
             unit="accuracy",
             required=True,
         ),

@@ -1,6 +1,8 @@
 """Alignment Γ: per block, the mean over samples of cos(a_l, g_l), credit against true gradient.
 
-A sample whose credit or gradient is exactly zero has no cosine: it is left out and counted, never scored as 0 or 1.
+Two kinds of samples are left out and counted. A fitted sample has an output error below the precision of the network
+(``Reading.fitted``): its cosine is one of rounding errors. A sample whose credit or gradient is exactly zero has no
+cosine. Neither is scored as 0 or 1.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ class Alignment(Probe):
     """Γ, the alignment of each block's credit with the true gradient."""
 
     tier: ClassVar[Tier] = "cheap"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[Need, ...]] = ("credit",)
     entries: ClassVar[tuple[Entry, ...]] = (
         Entry(
             "gamma",
             "blocks",
-            "Γ, the mean over the samples of cos(credit, gradient); null where no sample has a cosine.",
+            "Γ, the mean of cos(credit, gradient) over the samples that are not fitted; null where none has a cosine.",
             unit="cosine",
             symbol=r"\Gamma_l",
             required=True,
@@ -30,15 +32,26 @@ class Alignment(Probe):
         Entry(
             "gamma_undefined",
             "blocks",
-            "How many samples have no cosine, because their credit or their gradient is zero.",
+            "How many of these samples have no cosine, because their credit or their gradient is zero.",
             kind="count",
             unit="samples",
             required=True,
+        ),
+        Entry(
+            "fitted",
+            "scalar",
+            "Samples whose output error is below the precision of the network; Γ, ρ and nudging leave them out.",
+            kind="count",
+            unit="samples",
         ),
     )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         references = [reading.gradients[reading.net.taught_at(l)] for l in range(reading.net.blocks)]
         pairs = zip(reading.credits, references, strict=True)
-        measured = [mean_defined(cosines(credit, gradient)) for credit, gradient in pairs]
-        return {"gamma": [mean for mean, _ in measured], "gamma_undefined": [undefined for _, undefined in measured]}
+        measured = [mean_defined(cosines(credit, gradient)[~reading.fitted]) for credit, gradient in pairs]
+        return {
+            "gamma": [mean for mean, _ in measured],
+            "gamma_undefined": [undefined for _, undefined in measured],
+            "fitted": int(reading.fitted.sum()),
+        }

@@ -4,7 +4,8 @@ Two independent random directions in d dimensions have a cosine of variance 1/d,
 ± 1.96/√(d·n) nineteen times in twenty. Feedback that is shared by all samples makes their cosines hang together: for a
 rule with feedback the null of fresh draws (``gamma_null_mean``, ``gamma_null_std``) is the wider and the fairer band.
 The ends are kept apart from the interior: block 0 is nearest the input and, in block-level FA, the last block is taught
-the exact gradient by construction.
+the exact gradient by construction. Fitted samples (``Reading.fitted``) are left out, as they are in Γ, and n does not
+count them.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ class Distribution(Probe):
     """How the samples' cosines are spread, and Γ at the ends and in the interior of the network."""
 
     tier: ClassVar[Tier] = "full"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[Need, ...]] = ("credit",)
     entries: ClassVar[tuple[Entry, ...]] = (
         Entry(
             "gamma_quantiles",
             "quantiles",
-            "The 5, 25, 50, 75 and 95 % quantiles of the samples' cosines; null where no sample has one.",
+            "The 5, 25, 50, 75 and 95 % quantiles of the cosines whose mean is Γ; null where there are none.",
             unit="cosine",
         ),
         Entry(
             "gamma_chance",
             "blocks",
-            "1.96/√(d·n), half the width of the 95 % interval of Γ between random directions.",
+            "1.96/√(d·n), half the width of the 95 % interval of Γ between random directions; n counts the cosines.",
             unit="cosine",
         ),
         Entry("gamma_first", "scalar", "Γ of the first block.", unit="cosine"),
@@ -53,7 +54,7 @@ class Distribution(Probe):
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         gradients = [reading.gradients[reading.net.taught_at(l)] for l in range(reading.net.blocks)]
-        angles = [cosines(credit, g) for credit, g in zip(reading.credits, gradients, strict=True)]
+        angles = [cosines(credit, g)[~reading.fitted] for credit, g in zip(reading.credits, gradients, strict=True)]
         known = [angle[~angle.isnan()] for angle in angles]
         levels = torch.tensor(QUANTILES, dtype=torch.float64, device=reading.x.device)
         means = [mean_defined(angle)[0] for angle in angles]

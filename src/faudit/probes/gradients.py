@@ -1,6 +1,6 @@
-"""Gradient norms: how large the true (BP) gradient is at every tap, whatever rule trains.
+"""Gradient norms: the size of the true (BP) gradient at every tap, for any rule.
 
-The gradient is of each sample's own loss, so the median does not depend on the buffer's size. The published study
+The gradient is of each sample's own loss, so the median does not depend on the size of the buffer. The paper
 differentiates the mean over n samples; its numbers are these divided by n.
 """
 
@@ -24,7 +24,7 @@ class Gradients(Probe):
         Entry(
             "grad_norms",
             "taps",
-            "Median over the samples of ‖∂ℓ_i/∂h_l‖, ℓ_i the loss of one sample: the buffer's size plays no part.",
+            "Median over the samples of ‖∂ℓ_i/∂h_l‖, where ℓ_i is the loss of one sample.",
             unit="L2 norm",
             symbol=r"\|\partial\ell/\partial h_l\|",
             required=True,

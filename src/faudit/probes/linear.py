@@ -1,8 +1,8 @@
-"""Linear probes: how much of the label can be read off each tap by a linear map.
+"""Linear probes: how well a linear map predicts the label from each tap.
 
-Ridge regression to the one-hot labels in closed form, in float64, fitted on the even samples of the buffer and scored
-on the odd ones; features are centred and scaled to unit mean square, so that a stream of size 1e8 is read like any
-other. A block that adds nothing leaves the accuracy of its tap where it was.
+The map is a ridge regression to the one-hot labels, in closed form and in float64. It is fitted on the even samples of
+the buffer and scored on the odd ones. Features are centred and scaled to unit mean square, so the norm of the stream
+does not matter. A block that adds nothing leaves the accuracy of its tap unchanged.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 
-RIDGE = 1e-3  # of the number of samples, with features of unit mean square
+RIDGE = 1e-3  # relative to the number of samples, for features of unit mean square
 
 
 class LinearProbe(Probe):
-    """What a linear map can read off each tap."""
+    """The accuracy of a linear map from each tap to the labels."""
 
     tier: ClassVar[Tier] = "full"
     version: ClassVar[int] = 1
@@ -46,11 +46,11 @@ def accuracy(features: Tensor, y: Tensor, classes: int) -> float | None:
     centre = fit.mean(dim=0)
     scale = (fit - centre).square().mean().sqrt()
     if scale == 0:
-        scale = torch.ones_like(scale)  # a tap that is the same for every sample: nothing can be read off it
+        scale = torch.ones_like(scale)  # a tap that is equal for all samples predicts nothing
     a, b = (fit - centre) / scale, (test - centre) / scale
     targets = F.one_hot(y[::2], classes).double()
     mean = targets.mean(dim=0)
-    # The dual form where there are more features than samples: the same solution from the smaller system.
+    # With more features than samples, the dual form gives the same solution from a smaller system.
     if a.shape[1] <= a.shape[0]:
         eye = torch.eye(a.shape[1], dtype=a.dtype, device=a.device)
         weights = torch.linalg.solve(a.T @ a + RIDGE * len(a) * eye, a.T @ (targets - mean))

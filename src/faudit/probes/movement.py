@@ -1,8 +1,8 @@
-"""Movement: has every weight matrix of every block turned away from where it began?
+"""Movement: has every weight matrix of every block turned away from its initial value?
 
-sin∠(W, W_0) of each matrix W of a block with its own initialisation W_0, and of those the smallest. A block that never
-trains, one whose units are dead or saturated, one whose update is clipped to nothing: each has a matrix that stays
-where it was. An angle and not a distance, because weight decay alone shrinks a matrix and never turns it.
+The probe computes sin∠(W, W_0) between each matrix W of a block and its initial value W_0, and takes the smallest. A
+block that never trains, is dead or saturated, or whose update is clipped to zero has a matrix that does not turn. The
+measure is an angle and not a distance, because weight decay alone shrinks a matrix but does not turn it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from faudit.tensors import cosines, norms
 
 
 class Movement(Probe):
-    """How far the weight matrices of each block have turned from their initialisation."""
+    """The angle by which the weight matrices of each block have turned from their initial values."""
 
     tier: ClassVar[Tier] = "full"
     version: ClassVar[int] = 1
@@ -27,7 +27,7 @@ class Movement(Probe):
         Entry(
             "block_turn",
             "blocks",
-            "The least sin∠(W, W_0) over the matrices of a block; null where the initial weights are not known.",
+            "Smallest sin∠(W, W_0) over the matrices of a block; null if the initial weights are not known.",
             unit="sine",
         ),
     )
@@ -42,10 +42,10 @@ class Movement(Probe):
 
 
 def turn(now: Tensor, began: Tensor) -> float:
-    """The length of the part of ``now`` that is at right angles to ``began``, as a share of the whole.
+    """The norm of the part of ``now`` that is orthogonal to ``began``, divided by the norm of ``now``.
 
-    By projection, since 1 − cos² loses half of the digits of a small angle. From a matrix of zeros any step turns
-    fully; one that is zero now has lost whatever it began with, and counts as not turned.
+    Computed by projection, because 1 − cos² loses half of the digits of a small angle. A matrix that began at zero
+    counts as fully turned after any step. A matrix that is zero now counts as not turned.
     """
     a, b = now.detach().double().reshape(1, -1), began.to(now.device).double().reshape(1, -1)
     if not bool(b.any()):

@@ -1,6 +1,6 @@
 """Hidden norms: the median over samples of ‖h_l‖, at every tap.
 
-An exploding residual stream shows here first: the terminal LayerNorm hides it from loss and accuracy.
+An exploding residual stream shows here first, because the terminal LayerNorm hides it from loss and accuracy.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     nudging        mean over samples of ℓ(h − η‖h‖·a/‖a‖) − ℓ(h), η = 0.01, in float64: a step relative to the state
     nudging_study  mean over samples of ℓ(h − η·a) − ℓ(h), η = 0.01, in the net's own precision, as the study does it
 
-A random direction of the same length is the control: ``nudging_random``.
+A random direction of the same length is the control: ``nudging_random``. Both leave out fitted samples
+(``Reading.fitted``), as Γ does. ``nudging_study`` keeps the paper's definition over all samples.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ class Nudging(Probe):
     """The change of the loss after a small step against each block's credit."""
 
     tier: ClassVar[Tier] = "full"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[Need, ...]] = ("credit",)
     entries: ClassVar[tuple[Entry, ...]] = (
         Entry(
             "nudging",
             "blocks",
-            "Mean change of the loss after a step of 1 % of ‖h‖ against the credit, in float64; null without a credit.",
+            "Mean change of the loss after a step of 1 % of ‖h‖ against the credit, in float64, over the samples that "
+            "are not fitted; null where none has a credit.",
             unit="nats",
         ),
         Entry("nudging_random", "blocks", "Control: the same along a random direction.", unit="nats"),
         Entry(
             "nudging_study",
             "blocks",
-            "As published: a step of 0.01 times the credit, in the network's own precision.",
+            "As published: a step of 0.01 times the credit, in the network's own precision, over all samples.",
             unit="nats",
         ),
     )
@@ -51,14 +53,14 @@ class Nudging(Probe):
 
 
 def relative(reading: Reading, block: int, signal: Tensor) -> float | None:
-    """The mean change of the loss after a step of 1 % of ‖h‖ against a signal; None where no sample has one."""
+    """The mean change of the loss after a step of 1 % of ‖h‖ against a signal; None where no open sample has one."""
     exact, tap = reading.doubled, reading.net.taught_at(block)
     h = exact.trace.taps[tap]
     signal = signal.double()
     step = STEP * norms(exact.taps[tap]) / norms(signal)  # NaN or infinite where there is no signal
     shift = reading.net.lift(step[:, None] * signal, h)
     change = exact.losses_from(tap, h - shift) - exact.losses
-    return mean_defined(torch.where(norms(signal) > 0, change, torch.nan))[0]
+    return mean_defined(torch.where(norms(signal) > 0, change, torch.nan)[~reading.fitted])[0]
 
 
 def absolute(reading: Reading, block: int) -> float | None:

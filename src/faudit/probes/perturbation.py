@@ -12,7 +12,8 @@ Where ‖h‖ is large, an absolute step is below the resolution of float32 and 
 changes do not depend on the credit, so controls come almost free: the BP gradient must give ρ > .99 and a random vector
 ρ ≈ 0, else the block's ρ is invalid and is no number (the study's, which has no such control, stays as it came);
 feedback drawn afresh gives the null distribution of ρ and Γ for a rule that has feedback. ``gamma_bp`` is Γ of the
-gradient in float64: 1, or the reference is off.
+gradient in float64: 1, or the reference is off. Every number but the study's leaves out fitted samples
+(``Reading.fitted``), as Γ does.
 Costs 96 forward passes over the buffer from every tap; memory does not grow with the number of directions.
 """
 
@@ -47,28 +48,31 @@ class Perturbation(Probe):
     """ρ per block with its controls, and the null distribution of ρ and Γ under fresh feedback."""
 
     tier: ClassVar[Tier] = "full"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[Need, ...]] = ("credit",)
     entries: ClassVar[tuple[Entry, ...]] = (
         Entry(
             "rho",
             "blocks",
-            "ρ: relative step, central differences, float64, mean over the samples; null where rho_valid is false.",
+            "ρ: relative step, central differences, float64, mean over the samples that are not fitted; null where "
+            "rho_valid is false.",
             unit="correlation",
             symbol=r"\rho_l",
         ),
         Entry("rho_valid", "blocks", "Whether both controls hold: rho_bp near 1 and rho_random near 0.", kind="flag"),
-        Entry("rho_undefined", "blocks", "How many samples have no correlation.", kind="count", unit="samples"),
+        Entry(
+            "rho_undefined", "blocks", "How many of these samples have no correlation.", kind="count", unit="samples"
+        ),
         Entry(
             "rho_pooled",
             "blocks",
-            "ρ with one correlation over all samples and directions; null where rho_valid is false.",
+            "ρ with one correlation over all directions of these samples; null where rho_valid is false.",
             unit="correlation",
         ),
         Entry(
             "rho_study",
             "blocks",
-            "ρ as published: absolute step, one-sided difference, the network's own precision, samples pooled.",
+            "ρ as published: absolute step, one-sided difference, the network's own precision, all samples pooled.",
             unit="correlation",
         ),
         Entry("rho_bp", "blocks", "Control: ρ of the BP gradient, which must be near 1.", unit="correlation"),
@@ -107,7 +111,8 @@ class Perturbation(Probe):
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         draws = reading.fresh_credits(DRAWS)
-        _ = reading.taps, reading.gradients, reading.credits, reading.doubled.gradients  # made once, before any thread
+        # Made once, before any thread.
+        _ = reading.taps, reading.gradients, reading.credits, reading.fitted, reading.doubled.gradients
 
         def measured(block: int) -> Entries:
             return one_block(reading, block, [credits[block] for credits in draws])
@@ -143,7 +148,9 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> Entries:
     drawn = fresh[:1] if alike else fresh
     stacks = [[credit.double(), exact, noise.to(exact)], *([drawn] if drawn else [])]
     signals = [torch.stack(stack, dim=1) for stack in stacks]  # [n, signals, features]
-    own, crude = Correlation(len(gradient)), Correlation(len(gradient))
+    is_open = ~reading.fitted.cpu()  # as the correlations are
+    left = int(is_open.sum())
+    own, crude = Correlation(left), Correlation(len(gradient))
     each = [Correlation(len(stack), len(gradient)) for stack in stacks]
     true, rough = central_changes(reading, tap), study_changes(reading, tap)
     for some in groups(directions(reading, tap)):
@@ -152,13 +159,13 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> Entries:
         predicted = [stack @ together.to(stack.dtype).mT for stack in signals]  # [n, signals, directions]
         for correlation, those in zip(each, predicted, strict=True):
             correlation.add(those.transpose(0, 1), changes)
-        own.add(predicted[0][:, 0], changes)
+        own.add(predicted[0][is_open, 0], changes[is_open])
         crude.add(predicted[0][:, 0], crudely)
-    means = [mean_defined(row) for correlation in each for row in correlation.per_row()]
+    means = [mean_defined(row[is_open]) for correlation in each for row in correlation.per_row()]
     null_rho = [mean for mean, _ in means[3:]] * (len(fresh) if alike else 1)
-    null_gamma = [mean_defined(cosines(draw, gradient))[0] for draw in fresh]
-    gamma = mean_defined(cosines(credit, gradient))[0]
-    valid = holds(means[1][0], means[2][0], samples=len(gradient) - means[2][1])
+    null_gamma = [mean_defined(cosines(draw, gradient)[is_open])[0] for draw in fresh]
+    gamma = mean_defined(cosines(credit, gradient)[is_open])[0]
+    valid = holds(means[1][0], means[2][0], samples=left - means[2][1])
     rho = means[0][0] if valid else None
     return {
         "rho": rho,
@@ -171,7 +178,7 @@ def one_block(reading: Reading, block: int, fresh: list[Tensor]) -> Entries:
         **null("rho", rho, null_rho),
         **null("gamma", gamma, null_gamma),
         "gamma_null_draws": null_gamma,
-        "gamma_bp": mean_defined(cosines(exact, gradient))[0],
+        "gamma_bp": mean_defined(cosines(exact, gradient)[is_open])[0],
     }
 
 

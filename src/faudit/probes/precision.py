@@ -3,34 +3,31 @@
 The BP gradient is computed again in float64, from the input on. Where the network's own precision and float64 agree on
 a sample's direction, the reference is sound however small it is; where they do not, Γ against it says nothing. A
 magnitude alone cannot tell: float32 holds 1e-9 as well as 1, and a well-fitted network has small gradients because its
-error is small. So the gradient is also given relative to the output error e = softmax(logits) − onehot(y). A sample
-fitted so well that its own precision cannot hold its error (‖e‖ < 100 rounding steps of 1) has no gradient to be right
-or wrong about: it is counted apart, since a good fit is no fault of the reference. Nor has one whose gradient is
-exactly zero in both: two nothings have no direction to agree on.
+error is small. So the gradient is also given relative to the output error e = softmax(logits) − onehot(y). A fitted
+sample has an error that the network's own precision cannot hold (``Reading.fitted``). It is counted apart, because a
+good fit is no fault of the reference. A sample whose gradient is exactly zero in both precisions is counted apart too,
+because it has no direction to agree on.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
-
 from faudit.probes import Entry, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.tensors import cosines, mean_defined, median, norms
 
 AGREEMENT = 0.99  # cosine from which two computations of one direction are taken to agree
-ROUNDING = 100  # rounding steps of 1 below which an output error is lost in its own precision
 
 
 class Precision(Probe):
     """The gradient in the network's own precision against float64, at each tap.
 
-    Means and shares are over the samples that have a direction and are not fitted to the last bit.
+    Means and shares are over the samples that have a direction and are not fitted.
     """
 
     tier: ClassVar[Tier] = "full"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     entries: ClassVar[tuple[Entry, ...]] = (
         Entry(
             "precision",
@@ -49,7 +46,7 @@ class Precision(Probe):
         Entry(
             "precision_fitted",
             "scalar",
-            "How many samples have an output error below their precision; they are left out of the three above.",
+            "How many samples are fitted, as in the entry fitted; they are left out of the three above.",
             kind="count",
             unit="samples",
         ),
@@ -64,8 +61,7 @@ class Precision(Probe):
     def measure(self, reading: Reading) -> dict[str, Any]:
         exact = reading.doubled
         errors = norms(exact.errors.reshape(len(reading.y), -1))
-        rounding = ROUNDING * torch.finfo(reading.gradients[0].dtype).eps
-        open_ones = ~(errors < rounding)  # an error that is NaN is an open one
+        open_ones = ~reading.fitted
         pairs = list(zip(reading.gradients, exact.gradients, strict=True))
         nothing = [open_ones & (norms(own) == 0) & (norms(true) == 0) for own, true in pairs]
         angles = [cosines(own, true)[open_ones & ~none] for (own, true), none in zip(pairs, nothing, strict=True)]
@@ -73,7 +69,7 @@ class Precision(Probe):
             "precision": [mean_defined(angle)[0] for angle in angles],
             "precision_agree": [float((angle > AGREEMENT).double().mean()) if len(angle) else None for angle in angles],
             "precision_undefined": [int(none.sum()) for none in nothing],
-            "precision_fitted": int((~open_ones).sum()),
+            "precision_fitted": int(reading.fitted.sum()),
             "grad_relative": [
                 median(ratio[errors > 0]) if bool((errors > 0).any()) else None
                 for gradient in exact.gradients

@@ -21,6 +21,9 @@ from faudit.probes import Entry, Need, Tier
 from faudit.rng import derived
 from faudit.rules.bp import tap_gradients
 from faudit.rules.rule import Rule, State, output_error
+from faudit.tensors import norms
+
+ROUNDING = 100  # rounding steps of 1 below which an output error is lost in the network's own precision
 
 
 @dataclass(eq=False)
@@ -69,6 +72,21 @@ class Reading:
     def errors(self) -> Tensor:
         """∂ℓ_i/∂logits of each sample, the output error."""
         return output_error(self.trace.logits, self.y)
+
+    @cached_property
+    def errors_in_double(self) -> Tensor:
+        """The output error of each sample in float64, from the network's own logits: no second forward pass."""
+        return output_error(self.trace.logits.double(), self.y)
+
+    @cached_property
+    def fitted(self) -> Tensor:
+        """Which samples have an output error below the network's own precision, bool [n].
+
+        The network cannot hold the direction of such an error, so its credit and its gradient are rounding. Γ, ρ,
+        nudging, the distribution of Γ and the referee count these samples and leave them out. A NaN is no small error.
+        """
+        sizes = norms(self.errors_in_double.reshape(len(self.y), -1))
+        return sizes < ROUNDING * torch.finfo(self.trace.logits.dtype).eps
 
     @cached_property
     def taps(self) -> list[Tensor]:

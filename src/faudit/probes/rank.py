@@ -1,8 +1,9 @@
 """Rank of the reference: do different samples have different gradients?
 
-Each sample's gradient at a tap is scaled to length 1; the effective rank of the n directions is 1 / mean of cos² over
-the pairs of different samples (their participation ratio): 1 where all samples pull along one line, whichever way, and
-at most C − 1 behind a linear head with C classes. Cosines against a reference of rank 1 say the same thing n times.
+Each sample's gradient at a tap is scaled to length 1. The effective rank of the n directions is 1 / mean of cos² over
+the pairs of different samples (their participation ratio). It is 1 if all gradients lie on one line, with either sign,
+and at most C − 1 below a linear head with C classes. Cosines with a reference of rank 1 do not distinguish the samples.
+Rows of exactly zero are left out. Fitted samples (``Reading.fitted``) stay in: ``reference`` judges their precision.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from faudit.tensors import norms
 
 
 class Rank(Probe):
-    """How many directions the samples' gradients span at each tap."""
+    """The effective number of directions of the samples' gradients at each tap."""
 
     tier: ClassVar[Tier] = "full"
     version: ClassVar[int] = 1
@@ -26,7 +27,7 @@ class Rank(Probe):
         Entry(
             "reference_rank",
             "taps",
-            "Effective rank of the samples' gradient directions; null where fewer than two samples have one.",
+            "Effective rank of the samples' gradient directions; null if fewer than two samples have a gradient.",
             unit="directions",
         ),
     )
@@ -36,7 +37,7 @@ class Rank(Probe):
 
 
 def effective_rank(vectors: Tensor) -> float | None:
-    """1 / mean cos² over pairs of different rows, leaving out rows without a direction."""
+    """1 / mean cos² over pairs of different rows; rows that are zero or not finite are left out."""
     vectors = vectors.flatten(1).double()
     sizes = norms(vectors)
     known = vectors[sizes.isfinite() & (sizes > 0)]
@@ -44,6 +45,8 @@ def effective_rank(vectors: Tensor) -> float | None:
     if n < 2:
         return None
     units = known / norms(known)[:, None]
-    small = units.T @ units if units.shape[1] < n else units @ units.T  # both have the same sum of squares
+    small = (
+        units.T @ units if units.shape[1] < n else units @ units.T
+    )  # both Gram matrices have the same sum of squares
     pairs = (float(torch.linalg.matrix_norm(small) ** 2) - n) / (n * (n - 1))
-    return min(1.0 / pairs, float(n)) if pairs > 0 else float(n)  # exactly orthogonal: n of them
+    return min(1.0 / pairs, float(n)) if pairs > 0 else float(n)  # n orthogonal directions

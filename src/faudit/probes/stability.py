@@ -1,8 +1,8 @@
-"""Cross-batch stability: is the reference one fixed direction whatever the samples?
+"""Cross-batch stability: do all batches have the same mean gradient direction?
 
-The buffer is cut into 8 disjoint batches; the BP gradient at tap L // 2 is averaged over each, normalised, and the mean
-pairwise cosine taken. Near 1, every batch has the same "gradient": a label for the kind of failure in which a network
-has stopped looking at its input, not a test of its own.
+The buffer is split into 8 disjoint batches. The BP gradient at tap L // 2 is averaged over each batch, and the mean
+pairwise cosine of these averages is taken. Near 1, the gradient no longer depends on the input. This is a label for the
+kind of failure, not a test. Fitted samples (``Reading.fitted``) stay in: their gradients are tiny.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BATCHES = 8
 
 
 class Stability(Probe):
-    """Whether the mean gradient has one direction, whatever the batch."""
+    """The mean cosine between the mean gradients of disjoint batches."""
 
     tier: ClassVar[Tier] = "full"
     version: ClassVar[int] = 1
@@ -28,11 +28,11 @@ class Stability(Probe):
         Entry(
             "stability",
             "scalar",
-            "Mean cosine between the mean gradients of 8 disjoint batches at tap L // 2; null where one is zero.",
+            "Mean cosine between the mean gradients of 8 disjoint batches at tap L // 2; null if one is zero.",
             unit="cosine",
         ),
         Entry(
-            "stability_samples", "scalar", "How many samples each of these batches has.", kind="count", unit="samples"
+            "stability_samples", "scalar", "Number of samples in each of these batches.", kind="count", unit="samples"
         ),
     )
 

@@ -1,8 +1,9 @@
-"""The whole update against BP's: what the optimizer is given, not only the credit that made it.
+"""The rule's update compared with BP's: the gradients that the optimizer gets, not only the credit.
 
-The rule's gradients on the evaluation buffer, clipping included, against those of plain cross-entropy by BP at the same
-weights: cosine and ratio of norms, over all parameters and for each part (embed, blocks, readout). A rule may have good
-credit and a useless update (a clip, a penalty), or the other way round.
+The probe computes the rule's gradients on the evaluation buffer, with clipping, and the BP gradients of plain
+cross-entropy at the same weights. It gives their cosine and their ratio of norms, over all parameters and for each part
+(embed, blocks, readout). A rule may have a good credit and a useless update (because of a clip or a penalty), or the
+reverse.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from faudit.tensors import cosines, norms
 
 
 class Update(Probe):
-    """The whole update against BP's: direction and size."""
+    """Direction and size of the rule's update compared with BP's."""
 
     tier: ClassVar[Tier] = "full"
     version: ClassVar[int] = 1
@@ -30,11 +31,11 @@ class Update(Probe):
     )
     entries: ClassVar[tuple[Entry, ...]] = (
         Entry("update_cosine", "scalar", "Cosine between the rule's update and BP's.", unit="cosine"),
-        Entry("update_ratio", "scalar", "Norm of the rule's update, in norms of BP's.", unit="ratio"),
+        Entry("update_ratio", "scalar", "Norm of the rule's update divided by that of BP's.", unit="ratio"),
         Entry(
             "update_cosines",
             "parts",
-            "The same cosine for each part: embed, blocks, readout; null where a part gets no update.",
+            "The same cosine for each part: embed, blocks, readout; null if a part gets no update.",
             unit="cosine",
         ),
         Entry("update_ratios", "parts", "The same ratio for each part.", unit="ratio"),
@@ -57,7 +58,7 @@ class Update(Probe):
 
 
 def compared(own: dict[str, Tensor], true: dict[str, Tensor], names: list[str]) -> tuple[float | None, float | None]:
-    """Cosine and ratio of norms of two updates over some parameters; what a rule does not train counts as zero."""
+    """Cosine and ratio of norms of two updates over some parameters; untrained parameters count as zero."""
     mine, bp = (
         torch.cat(
             [grads[name].flatten() if name in grads else torch.zeros_like(true[name]).flatten() for name in names]

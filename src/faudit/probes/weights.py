@@ -1,7 +1,8 @@
-"""Weight angle: has the forward weight that a feedback matrix stands for turned towards it?
+"""Weight angle: has a forward weight turned towards the feedback matrix that replaces it?
 
-Mean over the classes of cos(column of B_l, row of the head): along a skip path the head is what B_l stands for. Only
-a rule that names the forward weight of its feedback (``Rule.forward_of``) has one, and only where the shapes agree.
+The probe computes the mean over the classes of cos(column of B_l, row of the head), because B_l replaces the head along
+the skip path. It is defined only for a rule that names the forward weight of its feedback (``Rule.forward_of``), and
+only if the shapes agree.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from faudit.tensors import cosines, mean_defined
 
 
 class Weights(Probe):
-    """The angle between each feedback matrix and the forward weight that it stands for."""
+    """The cosine between each feedback matrix and the forward weight that it replaces."""
 
     tier: ClassVar[Tier] = "full"
     version: ClassVar[int] = 1
@@ -26,7 +27,7 @@ class Weights(Probe):
         Entry(
             "weight_cosine",
             "signals",
-            "Mean over the classes of the cosine between feedback and forward weight; null where there is none.",
+            "Mean over the classes of the cosine between feedback and forward weight; null if there is none.",
             unit="cosine",
         ),
     )

@@ -1,7 +1,7 @@
-"""Learning rules: one file each, all with the face of ``rules.rule.Rule``; and of each rule its control.
+"""Learning rules, one file each with the interface of ``rules.rule.Rule``, and the control of each rule.
 
-The control of a rule ``x`` is ``frozen-x``: the same rule with blocks that never train. It has no entry of its own in
-the table: ``rules.frozen.frozen`` makes it of the rule when it is asked for.
+The control of a rule ``x`` is ``frozen-x``: the same rule with blocks that never train. ``rules.frozen.frozen`` derives
+it from the rule on first use, so the table below lists only the rules.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FROZEN = "frozen-"
 
 
 class Rules(Registry["type[Rule]"]):
-    """The plain rules of a table and, derived from each, its control."""
+    """The rules of a table, and the control of each rule."""
 
     def __init__(self, targets: Mapping[str, str]) -> None:
         super().__init__("rule", {**targets, **{FROZEN + name: target for name, target in targets.items()}})
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """The names of the derived rules."""
+        """The names of the controls."""
         return tuple(name for name in self if name == control_name(name))
 
     def __getitem__(self, name: str) -> type[Rule]:
@@ -43,7 +43,7 @@ class Rules(Registry["type[Rule]"]):
 
 
 def control_name(rule: str) -> str:
-    """The name of a rule's control; a control is its own."""
+    """The name of a rule's control; a control is its own control."""
     return FROZEN + rule.removeprefix(FROZEN)
 
 

@@ -1,8 +1,8 @@
-"""BP: backpropagation, the reference every other rule is held against.
+"""BP: backpropagation, the reference for every other rule.
 
 objective = cross-entropy (mean over the batch) + penalty, differentiated end to end; no clipping.
-Credit of block l: the gradient of each sample's loss at the tap that teaches it (h_l, the block's input, where there
-is a skip). Stores nothing. Costs one forward and one backward pass. Rumelhart, Hinton & Williams, Nature 323, 1986.
+Credit of block l: the gradient of each sample's loss at the tap that teaches the block. With a skip this is h_l, the
+block's input. Stores nothing. Costs one forward and one backward pass. Rumelhart, Hinton & Williams, Nature 323, 1986.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BP(Rule):
 
 
 def tap_gradients(net: Net, params: Params, h_0: Tensor, y: Tensor) -> list[Tensor]:
-    """∂ℓ_i/∂h_l of each sample's own loss ℓ_i, at every tap l = 0..L, from the embedding on."""
+    """∂ℓ_i/∂h_l at every tap l = 0..L, where ℓ_i is the loss of sample i."""
     with torch.enable_grad():
         h = h_0.detach().requires_grad_()
         taps = [h]

@@ -1,7 +1,7 @@
-"""DFA: direct feedback alignment; every block is taught by a fixed random projection of the output error.
+"""DFA: direct feedback alignment. A fixed random projection of the output error teaches every block.
 
 e = softmax(logits) − onehot(y);  a_l = e B_lᵀ, B_l ~ N(0, 1)/√C of shape (d, C), one per block, drawn once.
-The embedding is taught with ã_0, so B_0 serves twice.
+ã_0 teaches the embedding too, so B_0 is used twice.
 Stores B_l for each block ("B.<l>", L·d·C numbers). Costs one forward pass, and a backward pass inside each block.
 Nøkland, NeurIPS 2016.
 """
@@ -36,7 +36,7 @@ class DFA(LocalRule):
 
 
 def direct_feedback(net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-    """B_l ~ N(0, 1)/√C of shape (features of tap l, C) for each teaching tap."""
+    """B_l ~ N(0, 1)/√C of shape (features of tap l, C), for each tap that carries a signal."""
     widths = net.tap_widths(sample)[: net.signals]
     std = net.classes**-0.5
     return {f"B.{l}": normal(generator, d, net.classes, std=std) for l, d in enumerate(widths)}

@@ -1,11 +1,10 @@
-"""FA, block-level: the error travels back from block to block through fixed random matrices.
+"""FA, block-level: fixed random matrices carry the error back from block to block.
 
-c_{L−1} = ∂(mean loss)/∂h_L, exact;  c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d of shape (d, d), no skip term. The embedding
-is taught with c_0. Because the gradient is of the *mean* loss it is small, and falls as the stream grows; once it is
-below ε = credit_eps per feature the normalisation fades out and growth slows by itself. That makes ε decisive here,
-unlike in DFA. Stores B_l ("B.<l>", (L−1)·d² numbers). Costs DFA's passes plus the readout's backward pass twice.
-After Lillicrap et al., Nature Communications 7, 2016, whose rule replaces every weight's transpose and is another
-rule.
+c_{L−1} = ∂(mean loss)/∂h_L, exact;  c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d of shape (d, d), no skip term. c_0
+teaches the embedding. The gradient is of the *mean* loss, so it is small, and it falls as the stream grows. Below
+ε = credit_eps per feature the normalisation fades out and growth slows down. So ε matters here, unlike in DFA.
+Stores B_l ("B.<l>", (L−1)·d² numbers). Costs DFA's passes plus two backward passes of the readout.
+After Lillicrap et al., Nature Communications 7, 2016. Their rule differs: it replaces the transpose of every weight.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Frozen blocks: the blocks stay as they were drawn; embedding and readout train.
+"""Frozen blocks: the blocks keep their initial weights; embedding and readout train.
 
-The control of the depth check, derived from any rule: the embedding is taught as that rule teaches it (by ã_0 under
-DFA, by c_0 under FA, through the frozen blocks under BP), the readout by the true cross-entropy. A frozen block is
-taught nothing, so its credit is zero and its Γ undefined; the entry at tap 0 is the embedding's signal. The penalty
-reaches the embedding under BP only: the local rules cut the graph between the embedding and the branches. A control
-has the fields of its rule and stores what its rule stores.
+This is the control of the depth check. It can be derived from any rule. The rule teaches the embedding as usual: by ã_0
+under DFA, by c_0 under FA, through the frozen blocks under BP. The true cross-entropy teaches the readout. A frozen
+block gets no signal, so its credit is zero and its Γ is undefined. The entry at tap 0 is the signal of the embedding.
+The penalty affects the embedding only under BP, because the local rules cut the graph between the embedding and the
+branches. A control has the fields and the state of its rule.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def outside_blocks(name: str) -> bool:
 
 
 def only_first(credits: list[Tensor]) -> list[Tensor]:
-    """The embedding's signal, and zeros for every block."""
+    """The signal of the embedding, and zeros for the blocks."""
     return [credits[0], *(torch.zeros_like(credit) for credit in credits[1:])]
 
 
-@cache  # one class for each rule, so that equal controls are equal values
+@cache  # one class per rule, so that controls with equal fields compare equal
 def frozen(kind: type[Rule]) -> type[Rule]:
-    """The control of a rule, as a class; a rule whose blocks do not train is its own."""
+    """The control of a rule, as a class; a rule whose blocks do not train is its own control."""
     if not kind.trains_blocks:
         return kind
     if kind.no_control is not None:
         raise ConfigError(
             f"{kind.__name__} has no frozen control: {kind.no_control}. "
-            f"Train {kind.__name__} alone: the depth check then says that it was not measured."
+            f"Train {kind.__name__} alone: the depth check is then not measured."
         )
 
     @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def frozen(kind: type[Rule]) -> type[Rule]:
 
         def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
             step: Step = super().step(net, params, state, x, y)
-            # A rule with a step of its own may give a gradient for everything.
+            # A rule that overrides ``step`` may return a gradient for every parameter.
             return replace(step, grads={name: grad for name, grad in step.grads.items() if self.trains(name)})
 
     Frozen.__name__ = Frozen.__qualname__ = f"Frozen{kind.__name__}"
-    Frozen.__doc__ = f"{kind.__name__} with blocks that stay as they were drawn."
+    Frozen.__doc__ = f"{kind.__name__} with blocks that keep their initial weights."
     return Frozen

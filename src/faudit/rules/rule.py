@@ -1,17 +1,16 @@
-"""The rule contract, and the objective that every block-local rule shares.
+"""The interface of a rule, and the objective of every block-local rule.
 
 A rule turns a batch into a pseudo-gradient for each parameter. It is a frozen value whose fields are its
-hyper-parameters; what it must remember (feedback matrices) is a dict of named tensors, its state, which the
-checkpoint saves like any weight.
+hyper-parameters. Its state (feedback matrices) is a separate dict of named tensors, which the checkpoint saves like the
+weights.
 
 A block-local rule gives each block l a credit a_l and teaches it with
 
     loss_l = mean over the batch of Σ_i f_l(h_l)_i · ã_{l,i},   ã_l = a_l / (RMS(a_l) + ε) per sample,
 
-with h_l cut from the graph, so autograd is exact inside a block and silent between blocks. The embedding is taught
-with ã_0, the readout with the true cross-entropy. All parts are taken at the same weights, so their sum is one
-objective and one ``autograd.grad`` gives every part's gradient: the same numbers as one optimizer and one pass per
-part.
+with h_l cut from the graph. So autograd is exact inside a block, and no gradient flows between blocks. ã_0 teaches the
+embedding, the true cross-entropy teaches the readout. All parts use the same weights, so their sum is one objective and
+one ``autograd.grad`` gives the gradient of every part. The numbers equal those of one optimizer and one pass per part.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ State = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Step:
-    """What one batch gives: the cross-entropy, the logits, and a gradient for each parameter that the rule trains."""
+    """The result of one batch: cross-entropy, logits, and a gradient for each parameter that the rule trains."""
 
     loss: Tensor
     logits: Tensor
@@ -41,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Objective:
-    """The scalar whose gradient, taken once, is the rule's update; and the true loss and logits on the way."""
+    """The scalar whose gradient is the rule's update, and the true loss and logits of the same pass."""
 
     value: Tensor
     loss: Tensor
@@ -50,19 +49,19 @@ class Objective:
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """The face of every rule. A rule of another shape than "the gradient of one objective" overrides ``step``."""
+    """Base class of rules. A rule whose update is not the gradient of one objective overrides ``step``."""
 
-    trains_blocks: ClassVar[bool] = True  # False where the blocks stay as they were drawn
-    no_control: ClassVar[str | None] = None  # why no frozen control of the rule can be made, where none can
+    trains_blocks: ClassVar[bool] = True  # False if the blocks keep their initial weights
+    no_control: ClassVar[str | None] = None  # the reason, if the rule can have no frozen control
 
     penalty: float = 0.0
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Feedback weights for this net, float32, drawn from the generator alone; ``sample`` is a normalised batch."""
+        """New float32 feedback weights for a net, drawn from this generator only; ``sample`` is a normalised batch."""
         return {}
 
     def forward_of(self, net: Net, params: Params) -> dict[str, Tensor]:
-        """The forward weight that each feedback matrix stands for, by the state's names; empty where none does."""
+        """The forward weight that each feedback matrix replaces, by the name of the matrix; empty if there is none."""
         return {}
 
     def trains(self, name: str) -> bool:
@@ -71,7 +70,7 @@ class Rule(ABC):
 
     @abstractmethod
     def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
-        """The scalar to differentiate, as a pure function of parameters, state and batch."""
+        """The scalar to differentiate: a pure function of parameters, state and batch."""
 
     @abstractmethod
     def credit(
@@ -79,16 +78,16 @@ class Rule(ABC):
     ) -> list[Tensor]:
         """The signal at each of the net's teaching taps, before normalisation, [n, features].
 
-        It is zero where nothing is taught. Block l is taught with the entry ``net.taught_at(l)``, the embedding with
-        entry 0. This is what Γ, ρ and nudging judge.
+        It is zero where nothing is taught. Entry ``net.taught_at(l)`` teaches block l, entry 0 the embedding. Γ, ρ and
+        nudging measure this signal.
         """
 
     def clipped(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The gradients as the optimizer gets them; a rule without clipping returns them as they are."""
+        """The gradients after clipping, as the optimizer gets them; unchanged by default."""
         return grads
 
     def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
-        """One batch → pseudo-gradients. Writes nothing; ``params`` must require grad."""
+        """Pseudo-gradients of one batch. Changes no argument; ``params`` must require grad."""
         objective = self.objective(net, params, state, x, y)
         trained = {name: value for name, value in params.items() if self.trains(name)}
         grads = torch.autograd.grad(objective.value, list(trained.values()))
@@ -99,7 +98,7 @@ class Rule(ABC):
 
 @dataclass(frozen=True)
 class LocalRule(Rule):
-    """What DFA, FA and kin share: the local objective, and the clipping of each block. A rule adds its credit."""
+    """Base class of block-local rules such as DFA and FA: local objective and clipping. A subclass adds ``credit``."""
 
     clip: float = 1.0
     credit_eps: float = 1e-6
@@ -117,7 +116,7 @@ class LocalRule(Rule):
         return Objective(value + branch_penalty(trace, self.penalty), loss, trace.logits)
 
     def clipped(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Each block's gradient, scaled on its own to norm ≤ clip."""
+        """The gradients, with each block scaled separately to norm ≤ clip."""
         return clip_blocks(grads, self.clip)
 
 
@@ -127,13 +126,13 @@ def output_error(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def normalised(credit: Tensor, eps: float) -> Tensor:
-    """a / (RMS(a) + ε), per sample. Where a is small against ε the normalisation fades out: ε is a hyper-parameter."""
+    """a / (RMS(a) + ε), per sample; the normalisation fades out where a is small against the hyper-parameter ε."""
     rms = credit.square().mean(dim=1, keepdim=True).sqrt()
     return credit / (rms + eps)
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
-    """⟨a, b⟩ over everything, as a scalar."""
+    """⟨a, b⟩ over all entries, as a scalar."""
     return torch.dot(a.reshape(-1), b.reshape(-1))
 
 
@@ -146,7 +145,7 @@ def branch_penalty(trace: Trace, penalty: float) -> Tensor | float:
 
 
 def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
-    """Scale each block's gradient on its own to norm ≤ largest, as ``clip_grad_norm_`` does; embed and readout stay."""
+    """Scale each block's gradient separately to norm ≤ largest, like ``clip_grad_norm_``; embed and readout stay."""
     names = [name for name in grads if name.startswith("blocks.")]
     if not names:
         return grads
@@ -154,7 +153,7 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
     owner = torch.tensor([blocks.index(part(name)) for name in names], device=tensors[0].device)
     squares = torch.stack(
         torch._foreach_norm(tensors)
-    ).square()  # all blocks at once: small operations are what a step waits for
+    ).square()  # all blocks at once: many small operations would dominate the time of a step
     norms = squares.new_zeros(len(blocks)).index_add_(0, owner, squares).sqrt()
     factors = (largest / (norms + 1e-6)).clamp(max=1.0)
     scaled = torch._foreach_mul(tensors, list(factors[owner].unbind()))

@@ -1,9 +1,9 @@
 """What an audit measured on a run's checkpoint, kept in the run's directory as ``audit.json``.
 
 The costly probes take seconds to minutes, so a second audit reads what the first one measured. The file holds the
-entries of each probe with the probe's version, and facts that only the rule and the data can say. It is tied to the
-run, to the bytes of the checkpoint and to the data. What no longer holds is measured again. Rows and checkpoint are
-never touched. The verdict is not kept: the judge computes it from these numbers every time.
+entries of each probe with the probe's version, and facts from the rule and the data. It is tied to the run, to the
+bytes of the checkpoint and to the data; entries that no longer match are measured again. Rows and checkpoint are never
+changed. The verdict is not kept, because the judge computes it from these numbers every time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FILE = "audit.json"
 
 @dataclass(frozen=True)
 class Facts:
-    """What a verdict needs of a run beside its rows, and what only its rule and its data can say."""
+    """Facts from the rule and the data of a run, which a verdict needs besides the rows."""
 
     trains_blocks: bool
-    no_control: str | None  # why no frozen control of its rule can be made, where none can
+    no_control: str | None  # the reason, if its rule can have no frozen control
     test_samples: int
     classes: int
     eval_samples: int
@@ -36,7 +36,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class KeptAudit:
-    """Measured entries by probe, the version of each probe that measured them, and facts of the run."""
+    """Measured entries by probe, the version of each probe, and the facts of the run."""
 
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
@@ -44,26 +44,26 @@ class KeptAudit:
 
     @property
     def facts(self) -> Facts:
-        assert self.known is not None, "asked only of what was measured"
+        assert self.known is not None, "read only after a measurement"
         return self.known
 
     @property
     def row(self) -> dict[str, Any]:
         """The entries of all probes together."""
-        samples = {"eval_samples": self.facts.eval_samples}  # older rows do not say
+        samples = {"eval_samples": self.facts.eval_samples}  # older rows lack it
         return samples | {name: value for found in self.entries.values() for name, value in found.items()}
 
     def with_(self, fresh: KeptAudit, *, versions: Mapping[str, int]) -> KeptAudit:
-        """The same with what was measured now in place of what was measured before."""
+        """A copy with new measurements in place of the old ones."""
         return KeptAudit({**self.entries, **fresh.entries}, {**self.versions, **versions}, fresh.known)
 
     def of(self, probes: Iterable[str]) -> KeptAudit:
-        """The part that some probes measured."""
+        """The entries of some probes only."""
         return replace(self, entries={name: self.entries[name] for name in probes})
 
 
 def read(run: Run) -> tuple[KeptAudit, str]:
-    """What is kept of a run, and why nothing is where the file cannot be used; both empty where there is none."""
+    """The kept audit of a run, and the problem if the file cannot be used; both are empty if there is no file."""
     path = run.path / FILE
     if not path.exists():
         return KeptAudit(), ""
@@ -73,22 +73,22 @@ def read(run: Run) -> tuple[KeptAudit, str]:
         return KeptAudit(), f"{error} It is measured again."
     body: Any = document.get("body")
     if document.get("format") != FORMAT or document.get("sha256") != checksum(body):
-        return KeptAudit(), f"{path} was cut or edited, or another version made it. It is measured again."
+        return KeptAudit(), f"{path} is truncated, edited or from another version. It is measured again."
     if body["ties"] != ties(run):
-        return KeptAudit(), f"{path} was measured on other weights or data. It is measured again."
+        return KeptAudit(), f"{path} belongs to other weights or data. It is measured again."
     entries = {name: {key: decoded(value) for key, value in kept.items()} for name, kept in body["entries"].items()}
     return KeptAudit(entries, body["versions"], Facts(**body["facts"])), ""
 
 
 def write(run: Run, kept: KeptAudit) -> None:
-    """Keep what was measured."""
+    """Write the kept audit of a run."""
     entries = {name: {key: encoded(value) for key, value in found.items()} for name, found in kept.entries.items()}
     body = {"ties": ties(run), "versions": dict(kept.versions), "facts": asdict(kept.facts), "entries": entries}
     write_json(run.path / FILE, {"format": FORMAT, "sha256": checksum(body), "body": body})
 
 
 def ties(run: Run) -> dict[str, Any]:
-    """What the numbers belong to: the run, the bytes of its checkpoint, and its data."""
+    """What the measurements belong to: the run, the bytes of its checkpoint, and its data."""
     with refusals(run.checkpoint):
         weights = hashlib.sha256(contents(run.checkpoint)).hexdigest()
     return {

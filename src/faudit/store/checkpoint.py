@@ -1,8 +1,7 @@
-"""Tensors, optimizer and generators into and out of one safetensors file: nothing is pickled.
+"""Checkpoints: weights, rule state, optimizer and generators in one safetensors file, without pickle.
 
-The file's header carries format, epoch, a CRC-32 of the contents, the run's id and a digest of the rows that the run
-had by then. One rename replaces everything at once. A file that was cut or changed, or that belongs to another run, is
-refused.
+The header holds format, epoch, a CRC-32 of the contents, the run's id and a digest of the rows written so far. One
+rename replaces the whole file. A file that is truncated, edited or from another run is refused.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class TrainState:
-    """Everything a run needs to go on: what the checkpoint holds, live."""
+    """Everything that a checkpoint saves and a resumed run needs."""
 
     params: dict[str, Tensor]
-    rule_state: dict[str, Tensor]  # feedback weights and whatever else the rule remembers
+    rule_state: dict[str, Tensor]  # feedback weights and any other state of the rule
     optimizer: torch.optim.Optimizer
     generators: Mapping[str, torch.Generator]
 
 
 def save(path: Path, live: TrainState, epoch: int, *, ties: Mapping[str, Any]) -> None:
-    """Write a checkpoint, or replace one; ``ties`` say which run it belongs to (``Run.ties``)."""
+    """Write or replace a checkpoint; ``ties`` identify its run (``Run.ties``)."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in _tensors(live).items()}
     write(path, tensors, epoch, ties=ties)
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], epoch: int, *, ties: Mapping[str, Any]) -> None:
-    """Write the tensors that ``load`` gives back, each by its name with its kind in front."""
+    """Write named tensors, each name prefixed with its kind; ``load`` reads them back."""
     header = {"format": FORMAT, "epoch": epoch, "crc32": _crc(tensors, epoch, ties), **ties}
     write_whole(path, to_bytes(dict(tensors), metadata={"faudit": json.dumps(header)}))
 
 
 def restore(run: Run, live: TrainState) -> int:
-    """Put a saved run into a freshly made one, in place; returns the epoch it had finished.
+    """Load the checkpoint of a run into ``live``, in place; returns its epoch.
 
-    Rows later than that epoch are dropped: they are written again.
+    Rows later than that epoch are dropped; training writes them again.
     """
     tensors, header = load_of(run)
     _restore_optimizer(live, tensors)
@@ -65,16 +64,16 @@ def restore(run: Run, live: TrainState) -> int:
     with torch.no_grad():
         for name, value in expected.items():
             value.copy_(came[name])
-    # A generator that another version did not have stays as the seed left it.
+    # A generator that an older version did not save keeps its initial state.
     rng.restore(live.generators, {name[len("rng/") :]: tensors[name] for name in tensors.keys() - came.keys()})
     run.keep_rows(until=header["epoch"])
     if "rows" in header and header["rows"] != run.ties()["rows"]:
-        raise damaged(run.rows_file, f"these are not the rows that {run.checkpoint.name} was written after")
+        raise damaged(run.rows_file, f"its rows do not match the digest in {run.checkpoint.name}")
     return int(header["epoch"])
 
 
 def load_of(run: Run, *, epoch: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The last checkpoint of a run, or the one kept at an epoch, if it is the run's own.
+    """Load the last checkpoint of a run, or the one kept at an epoch; refuses that of another run.
 
     The weights of a finished run must be those that it ended with.
     """
@@ -82,9 +81,9 @@ def load_of(run: Run, *, epoch: int | None = None) -> tuple[dict[str, Tensor], d
     tensors, header = load(path)
     own = run.config().run_id
     if header.get("run_id", own) != own:
-        raise _damaged(path, f"it is of {header['run_id']}, and not of {own}")
+        raise _damaged(path, f"it belongs to {header['run_id']}, expected {own}")
     if epoch is not None and header["epoch"] != epoch:
-        raise _damaged(path, f"it stands at epoch {header['epoch']}")
+        raise _damaged(path, f"it is at epoch {header['epoch']}, expected {epoch}")
     ended = (run.outcome() or {}).get("weights_sha256")
     if epoch is None and ended is not None and ended != fingerprint(of_kind(tensors, "net/")):
         raise _damaged(path, "its weights are not those that the run ended with")
@@ -92,7 +91,7 @@ def load_of(run: Run, *, epoch: int | None = None) -> tuple[dict[str, Tensor], d
 
 
 def must_match(path: Path, expected: Mapping[str, Tensor], came: Mapping[str, Tensor]) -> None:
-    """Refuse a checkpoint whose tensors have other names, shapes or types than its run's configuration."""
+    """Refuse a checkpoint whose tensors do not have the names, shapes and types of the run's configuration."""
     if expected.keys() != came.keys():
         odd = sorted(expected.keys() ^ came.keys())
         raise _damaged(path, f"expected the tensors of this run's configuration, got a difference in {odd[0]}")
@@ -103,9 +102,9 @@ def must_match(path: Path, expected: Mapping[str, Tensor], came: Mapping[str, Te
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Every tensor of a checkpoint, by name with its kind in front ("net/…", "rule/…"), and the header."""
+    """Every tensor of a checkpoint, by name with its kind as prefix ("net/…", "rule/…"), and the header."""
     try:
-        # By its bytes: safetensors itself opens no path that is not UTF-8, and waits for ever at a pipe.
+        # From bytes: safetensors cannot open a path that is not UTF-8, and blocks on a pipe.
         data = contents(path)
         tensors = {name: value.clone() for name, value in sorted(from_bytes(data).items())}
         head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
@@ -125,17 +124,17 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def weights(path: Path) -> dict[str, Tensor]:
-    """The network's weights as a checkpoint holds them."""
+    """The weights of the network in a checkpoint."""
     return of_kind(load(path)[0], "net/")
 
 
 def of_kind(tensors: Mapping[str, Tensor], kind: str) -> dict[str, Tensor]:
-    """The tensors of one kind ("net/", "rule/"), by their own names."""
+    """The tensors of one kind ("net/", "rule/"), by name without the prefix."""
     return {name[len(kind) :]: value for name, value in tensors.items() if name.startswith(kind)}
 
 
 def fingerprint(params: Mapping[str, Tensor]) -> str:
-    """SHA-256 over every weight by name: equal for two runs only if they are equal to the last bit."""
+    """SHA-256 over all weights by name; equal only if the weights are equal to the last bit."""
     digest = hashlib.sha256()
     for name in sorted(params):
         value = params[name].detach().cpu().contiguous()
@@ -160,7 +159,7 @@ def _tensors(live: TrainState) -> dict[str, Tensor]:
 
 
 def _restore_optimizer(live: TrainState, tensors: Mapping[str, Tensor]) -> None:
-    """Make room for what the optimizer had stored by then: a fresh one has stored nothing."""
+    """Put the saved tensors into the optimizer; a new optimizer has no state to copy into."""
     for name, value in live.params.items():
         head = f"optimizer/{name}/"
         held = {key[len(head) :]: saved.to(value.device) for key, saved in tensors.items() if key.startswith(head)}
@@ -169,8 +168,8 @@ def _restore_optimizer(live: TrainState, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _crc(tensors: Mapping[str, Tensor], epoch: int, ties: Mapping[str, Any]) -> int:
-    """Over epoch, ties, names, types, shapes and contents: nothing that decides how a run goes on is left out."""
-    tied = json.dumps(ties, sort_keys=True) if ties else ""  # an earlier version had none
+    """CRC-32 over everything that affects a resumed run: epoch, ties, names, types, shapes and contents."""
+    tied = json.dumps(ties, sort_keys=True) if ties else ""  # an earlier version wrote no ties
     total = zlib.crc32(f"{FORMAT} {epoch}{tied}".encode())
     for name in sorted(tensors):
         value = tensors[name].contiguous()

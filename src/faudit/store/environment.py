@@ -1,4 +1,4 @@
-"""Where a run was made: versions, processor, commit; no host name and no path, so it can be published."""
+"""The environment of a run: versions, processor and commit. It holds no host name or path, so it can be published."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faudit import __version__
 
 @cache
 def environment() -> dict[str, str | int | None]:
-    """What to know about this machine and this code when numbers are compared."""
+    """The machine and code versions that may affect numbers."""
     return {
         "faudit": __version__,
         "commit": commit(),
@@ -35,7 +35,7 @@ def installed(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The checkout's commit, with ``+`` where files differ from it; None outside a checkout."""
+    """The commit of the checkout, with ``+`` if source files differ from it; None outside a checkout."""
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return None
@@ -53,7 +53,7 @@ def _git(root: Path, *words: str) -> str:
 
 
 def cpu() -> str:
-    """The processor's name as Linux tells it, or else what Python knows."""
+    """The processor's name from /proc/cpuinfo, or else from Python."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,8 +1,8 @@
-"""Files that are whole or absent, and the operating system's refusals as one line.
+"""Read and write files atomically, and turn errors of the operating system into one line.
 
-A file is written beside its name, flushed to disk, then renamed: a reader sees the old file or the new one, whatever is
-killed. A link stays, and what it points to is replaced. A device, pipe, socket or directory is refused, to read and to
-write: one has no end, another nobody at its other end, and a rename would destroy it.
+A file is written under a temporary name, flushed to disk and then renamed, so a reader sees the old file or the new one
+even if the writer is killed. A symbolic link stays and its target is replaced. Devices, pipes, sockets and directories
+are refused: reading one may block or never end, and a rename would destroy it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a text file; the name of a run may hold bytes that are no text."""
+    """Replace a text file; bytes that are not UTF-8 (in the name of a run) become "?"."""
     write_whole(path, text.encode("utf-8", "replace"))
 
 
 def contents(path: str | Path) -> bytes:
-    """A file whole, by the system's own calls: thousands of small ones in a third of the time of ``open``."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that nobody writes to does not hold us up
+    """Read a file with system calls, which takes a third of the time of ``open`` for thousands of small files."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not block on a pipe without a writer
     try:
         refuse_special(path, os.fstat(file).st_mode)
         parts = []
@@ -48,7 +48,7 @@ def contents(path: str | Path) -> bytes:
 
 
 def read_json(path: str | Path, loads: Callable[[bytes], Any] = json.loads) -> dict[str, Any]:
-    """A JSON object; ``orjson.loads`` is faster for what we wrote ourselves, but knows no whole number past 64 bits."""
+    """Read a JSON object; ``orjson.loads`` is faster, but cannot parse integers above 64 bits."""
     try:
         with refusals(path):
             document = loads(contents(path))
@@ -60,7 +60,7 @@ def read_json(path: str | Path, loads: Callable[[bytes], Any] = json.loads) -> d
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file by rename, so that a reader, or a kill at any moment, sees the old one or the new one."""
+    """Replace a file by a rename, so that a reader sees the old or the new file even after a kill."""
     with refusals(path):
         target = destination(path)
         beside = temporary(target)
@@ -75,13 +75,13 @@ def write_whole(path: Path, data: bytes) -> None:
             raise
         folder = os.open(target.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)  # the rename itself, too
+            os.fsync(folder)  # makes the rename durable
         finally:
             os.close(folder)
 
 
 def destination(path: Path) -> Path:
-    """The file that a name means: itself, or what a link there points to; refused where that is no file."""
+    """The path itself, or the target of a symbolic link; refuses anything but a regular file."""
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     with suppress(FileNotFoundError):
         refuse_special(path, os.stat(target).st_mode)
@@ -89,19 +89,19 @@ def destination(path: Path) -> Path:
 
 
 def must_be_file(path: Path) -> None:
-    """Refuse a name that could not be written, before any work is done for it."""
+    """Refuse a path that cannot be written, before any work is done."""
     with refusals(path):
         destination(path)
         os.stat(path.parent)
 
 
 def temporary(target: Path) -> Path:
-    """Where a file is written before it takes its place."""
+    """The temporary path of a file that is being written."""
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
 def refuse_special(path: str | Path, mode: int) -> None:
-    """Refuse what is there and is no file."""
+    """Refuse anything but a regular file."""
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
         raise StoreError(
@@ -111,7 +111,7 @@ def refuse_special(path: str | Path, mode: int) -> None:
 
 @contextmanager
 def refusals(path: str | Path) -> Iterator[None]:
-    """Turn the operating system's refusal into one line that says what to do."""
+    """Turn an OSError into a one-line error that says what to do."""
     advice = {
         errno.ENOSPC: "Free some space and run the same command again: a run goes on from its last checkpoint.",
         errno.EACCES: "Give yourself permission, or choose another directory.",
@@ -132,7 +132,7 @@ def refusals(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to write that takes its place once it is whole; ``-`` is standard output."""
+    """Yield a temporary path that replaces the file when the context ends; ``-`` is standard output."""
     if path == STDOUT:
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder) / "whole"

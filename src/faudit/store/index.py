@@ -1,8 +1,8 @@
-"""What every run of a store says of itself, fast for thousands: a database beside them remembers.
+"""The overview of every run of a store, cached in a database so that it is fast for thousands of runs.
 
-The run directories are the truth. ``index.sqlite`` in the store remembers the overview of runs that have ended, each
-with the size and time of the files it was read from; whatever differs is read again. It may be absent, damaged,
-outdated or impossible to write: then the runs are read, and nobody notices but for the time.
+``index.sqlite`` in the store caches the overviews of ended runs, each with the size and modification time of its files.
+If these differ, the run directory is read again. The database may be missing, damaged, outdated or read-only; then the
+result is the same, only slower.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run, Status, no_store
 from faudit.store.summary import overview
 
-FORMAT = 1  # of the database; another one's entries are read again
-FROM = 64  # runs: fewer are read as fast as remembered
+FORMAT = 1  # version of the entries; others are read again
+FROM = 64  # runs; for fewer, the database saves no time
 FILES = ("config.json", "env.json", "rows.jsonl", "done.json", "failed.json")
-ENDS = slice(3, 5)  # the two of them that say that a run has ended
+ENDS = slice(3, 5)  # the two files that end a run
 STATES = (*ENDED, Status.RUNNING, Status.STOPPED)
 
 Overview = dict[str, Any]
@@ -36,7 +36,7 @@ Known = dict[str, tuple[str, bytes, int]]  # name → marks, the entry as JSON, 
 
 
 def entries(store: Path) -> tuple[list[Overview], list[str]]:
-    """The overview of every run, by name; what cannot be read, or is there twice, is told of and left out."""
+    """The overviews of all runs by name, and a message for each run that is left out: damaged, or a copy."""
     marks, place = marked(store), str(store)
     path = store / "index.sqlite"
     known = remembered(path) if len(marks) >= FROM else {}
@@ -57,19 +57,19 @@ def entries(store: Path) -> tuple[list[Overview], list[str]]:
     gone = known.keys() - marks.keys()
     if len(marks) >= FROM and (fresh or gone):
         remember(path, fresh, gone)
-    told = [*damaged, *(copy_of(path, other) for path, other in twice.items())]
-    return [entry for entry in found if entry["run"] not in twice], told
+    messages = [*damaged, *(copy_of(path, other) for path, other in twice.items())]
+    return [entry for entry in found if entry["run"] not in twice], messages
 
 
 def is_text(name: str) -> bool:
-    """Whether a file's name is UTF-8, as a database and strict JSON want it."""
+    """Whether a file name is UTF-8, which the database and strict JSON need."""
     return name.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
 def copies(found: Mapping[str, str]) -> dict[str, str]:
-    """Directories that hold a run which another one holds already, each with that other one; from path → run id.
+    """Directories that hold a copy of a run, each with the directory of the original; ``found`` maps path → run id.
 
-    The directory that is named after the run counts, or else the first one. An import is no copy of the run itself.
+    The original is the directory named after the run, or else the first one. An import is not a copy of its run.
     """
     groups: dict[str, list[str]] = {}
     for path, run_id in found.items():
@@ -83,11 +83,11 @@ def copies(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def copy_of(path: str, other: str) -> str:
-    return f"{path} is a copy of {os.path.basename(other)}, which is read once. Move the copy out of the store."
+    return f"{path} is a copy of {os.path.basename(other)} and is left out. Move the copy out of the store."
 
 
 def marked(store: Path) -> dict[str, str]:
-    """Every run's name with the marks of its files; nothing for one that has not ended: its state is not in them."""
+    """Every run's name with the marks of its files; empty for a run that has not ended, since its status may change."""
     with refusals(store):
         if not store.is_dir():
             raise no_store(store)
@@ -101,7 +101,7 @@ def marked(store: Path) -> dict[str, str]:
 
 
 def sign(path: str) -> str:
-    """A file's size and time of change; nothing where there is no such file."""
+    """The size and modification time of a file; empty if it does not exist."""
     try:
         about = os.stat(path)
     except OSError:
@@ -110,7 +110,7 @@ def sign(path: str) -> str:
 
 
 def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Overview | None:
-    """What is remembered of a run, if it is of these very files and whole."""
+    """The cached overview of a run, if its marks and checksum match."""
     if known is None or not mark or known[0] != mark or zlib.crc32(known[1]) != known[2]:
         return None
     entry: Overview = orjson.loads(known[1])
@@ -118,7 +118,7 @@ def recalled(known: tuple[str, bytes, int] | None, mark: str) -> Overview | None
 
 
 def remembered(path: Path) -> Known:
-    """What the database holds; nothing where there is none that can be read."""
+    """The entries of the database; empty if it cannot be read."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)) as database:
             rows = database.execute("SELECT name, marks, entry, crc FROM runs").fetchall()
@@ -128,12 +128,12 @@ def remembered(path: Path) -> Known:
 
 
 def remember(path: Path, fresh: Mapping[str, tuple[str, bytes]], gone: Iterable[str]) -> None:
-    """Put entries into the database and take some out; a database that is damaged is made anew."""
+    """Add and delete entries of the database; a damaged database is created again."""
     try:
         put(path, fresh, gone)
     except sqlite3.OperationalError as error:
         if "no such column" in str(error) or "has no column" in str(error):
-            renew(path, fresh)  # else another process writes it, or nobody may
+            renew(path, fresh)  # other errors: another process writes it, or it is read-only
     except sqlite3.Error:
         renew(path, fresh)
 
@@ -147,7 +147,7 @@ def renew(path: Path, fresh: Mapping[str, tuple[str, bytes]]) -> None:
 def put(path: Path, fresh: Mapping[str, tuple[str, bytes]], gone: Iterable[str]) -> None:
     rows = [(name, mark, entry, zlib.crc32(entry)) for name, (mark, entry) in fresh.items()]
     with closing(sqlite3.connect(path, timeout=1.0)) as database, database:
-        database.execute("PRAGMA journal_mode = MEMORY")  # a kill may damage it: then it is made anew
+        database.execute("PRAGMA journal_mode = MEMORY")  # a kill may damage it; it is then created again
         database.execute("PRAGMA synchronous = OFF")
         database.execute("CREATE TABLE IF NOT EXISTS runs (name TEXT PRIMARY KEY, marks TEXT, entry BLOB, crc INTEGER)")
         database.executemany("INSERT OR REPLACE INTO runs (name, marks, entry, crc) VALUES (?, ?, ?, ?)", rows)
@@ -155,7 +155,7 @@ def put(path: Path, fresh: Mapping[str, tuple[str, bytes]], gone: Iterable[str])
 
 
 def conditions(words: Sequence[str]) -> dict[str, list[Any]]:
-    """``KEY=VALUE`` words as what a run must have: several keys all, several values of one key any of them."""
+    """Parse ``KEY=VALUE`` words: a run must match every key, with any of the values given for it."""
     wanted: dict[str, list[Any]] = {}
     problems = []
     for word in words:
@@ -179,13 +179,13 @@ def conditions(words: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def value_of(key: str, text: str) -> Any:
-    """A setting's value from the command line, as an entry's ``config`` has it."""
+    """Parse the value of a setting, in the form that ``config`` has in an overview."""
     parse = SETTINGS[attribute(key)]["parse"]
     value = parse({"true": True, "false": False}.get(text, text) if parse is switch else text)
     return list(value) if isinstance(value, tuple) else value
 
 
 def matches(entry: Overview, wanted: Mapping[str, list[Any]]) -> bool:
-    """Whether a run is one that was asked for."""
+    """Whether a run matches the conditions."""
     config = entry["config"]
     return all((entry[key] if key == "status" else config[key]) in values for key, values in wanted.items())

@@ -1,7 +1,7 @@
-"""The row of ``rows.jsonl``: its declared entries, its type, and the one reader that checks it.
+"""Rows of ``rows.jsonl``: their declared entries, their type, and the reader that checks them.
 
-Rows are strict JSON. ``null`` is a number that is undefined or was not measured; ``"inf"``, ``"-inf"`` and ``"nan"``
-are numbers that overflowed. An entry that a row does not have was not measured.
+Rows are strict JSON. ``null`` is a number that is undefined or was not measured. ``"inf"``, ``"-inf"`` and ``"nan"``
+are numbers that overflowed. A missing entry was not measured.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from faudit.errors import DamagedError
 from faudit.probes import NESTED, PROBES, Entry, Kind
 from faudit.registry import nearest
 
-LOOP = (  # what the training loop writes itself
+LOOP = (  # entries that the training loop writes
     Entry("epoch", "scalar", "Epochs trained; 0 is before training.", kind="count", required=True, finite=True),
     Entry(
         "test_acc",
         "scalar",
-        "Accuracy on the full test set, every 10 epochs and at the end; null between.",
+        "Accuracy on the full test set, every 10 epochs and at the end; null otherwise.",
         unit="accuracy",
         required=True,
     ),
-    Entry("eval_samples", "scalar", "How many samples the evaluation buffer has.", kind="count", unit="samples"),
-    Entry("test_samples", "scalar", "How many samples the test set has.", kind="count", unit="samples"),
-    Entry("classes", "scalar", "How many classes the dataset has.", kind="count"),
+    Entry("eval_samples", "scalar", "Number of samples in the evaluation buffer.", kind="count", unit="samples"),
+    Entry("test_samples", "scalar", "Number of samples in the test set.", kind="count", unit="samples"),
+    Entry("classes", "scalar", "Number of classes of the dataset.", kind="count"),
     Entry(
         "train_loss",
         "scalar",
-        "Mean cross-entropy over the epoch's batches as they were met; null at epoch 0.",
+        "Mean cross-entropy over the epoch, each batch at the weights of its step; null at epoch 0.",
         unit="nats",
         required=True,
     ),
-    Entry("seconds", "scalar", "Time of training since the row before.", unit="s", required=True, finite=True),
-    Entry("probe_seconds", "scalar", "Time of making this row.", unit="s", required=True, finite=True),
+    Entry("seconds", "scalar", "Training time since the previous row.", unit="s", required=True, finite=True),
+    Entry("probe_seconds", "scalar", "Time to compute this row.", unit="s", required=True, finite=True),
 )
-FOREIGN = (  # what the audit of a foreign model writes itself; no run has it
-    Entry("null_of", "scalar", "What Γ was held against; null where no credit was given.", kind="text"),
+FOREIGN = (  # entries that only the audit of a foreign model writes
+    Entry("null_of", "scalar", "How the null of Γ was drawn; null if no credit was given.", kind="text"),
     Entry("dtype", "scalar", "Floating-point type of the model's output.", kind="text"),
 )
-TIMINGS = ("seconds", "probe_seconds")  # the only entries that two identical runs do not share
+TIMINGS = ("seconds", "probe_seconds")  # the only entries that differ between two identical runs
 OVERFLOWED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
-EXACT = 2**53  # whole numbers up to here are floats too
+EXACT = 2**53  # a float holds every whole number up to here
 WORDS: dict[Kind, str] = {"number": "number", "count": "whole number", "flag": "truth value"}
 NONE = type(None)
-ALLOWED: dict[tuple[Kind, bool], set[type]] = {  # as JSON gives them, by kind and whether they must be finite
-    ("number", False): {float, int, NONE, str},  # text: one that overflowed
+ALLOWED: dict[tuple[Kind, bool], set[type]] = {  # JSON types, by kind and whether the value must be finite
+    ("number", False): {float, int, NONE, str},  # str: a number that overflowed
     ("number", True): {float, int},
     ("count", False): {int, NONE},
     ("count", True): {int},
@@ -63,16 +63,16 @@ ALLOWED: dict[tuple[Kind, bool], set[type]] = {  # as JSON gives them, by kind a
 
 
 class Entries(Mapping[str, Entry]):
-    """Every entry that a row may hold, by name; the probes' declarations are read when first asked for."""
+    """Every entry that a row may hold, by name; the declarations of the probes are read on first use."""
 
     @cached_property
     def logged(self) -> dict[str, Entry]:
-        """Those that a run's row may hold."""
+        """The entries that a row of a run may hold."""
         return {**{entry.name: entry for entry in LOOP}, **PROBES.entries}
 
     @cached_property
     def required(self) -> frozenset[str]:
-        """Those that every row of a run holds."""
+        """The entries that every row of a run holds."""
         return frozenset(name for name, entry in self.logged.items() if entry.required)
 
     @cached_property
@@ -93,23 +93,23 @@ ENTRIES = Entries()
 
 
 class Row(dict[str, Any]):
-    """One row; asking for an entry that nobody declares is a KeyError."""
+    """One row; reading an entry that is not declared raises KeyError."""
 
     __slots__ = ()
 
     def number(self, name: str) -> float | None:
-        """A scalar entry; None where it is undefined or was not measured."""
+        """A scalar entry; None if it is undefined or was not measured."""
         value: float | None = self.get(ENTRIES[name].name)
         return value
 
     def numbers(self, name: str) -> list[float | None]:
-        """An entry with a number for each tap, block or part; empty where it was not measured."""
+        """An entry with a number for each tap, block or part; empty if it was not measured."""
         values: list[float | None] = self.get(ENTRIES[name].name, [])
         return values
 
 
 class Damage(Exception):
-    """What is wrong with a row, found where nobody knows its file and line."""
+    """A damaged row; raised by code that does not know the file and line."""
 
 
 def to_line(row: Mapping[str, Any]) -> str:
@@ -118,14 +118,14 @@ def to_line(row: Mapping[str, Any]) -> str:
 
 
 def from_lines(lines: Sequence[bytes], *, where: str, first: int = 1) -> list[Row]:
-    """Rows back from lines of the file ``where``, the first of which has the number ``first`` there.
+    """Parse and check lines of the file ``where``; the first line has the number ``first``.
 
-    A line that is no row is refused by its number, with the entry that is wrong.
+    The error for a damaged line names its number and the wrong entry.
     """
     try:
         return checked([orjson.loads(line) for line in lines])
     except (orjson.JSONDecodeError, Damage):
-        pass  # one of them is damaged: say which
+        pass  # parse line by line below, to name the damaged one
     rows: list[Any] = []
     for number, line in enumerate(lines, start=first):
         try:
@@ -140,9 +140,9 @@ def from_lines(lines: Sequence[bytes], *, where: str, first: int = 1) -> list[Ro
 
 
 def checked(rows: Sequence[Any]) -> list[Row]:
-    """The rows, if they hold what is declared: known entries, in their shapes, of one network, at increasing epochs.
+    """Check rows: known entries, declared shapes, one number of blocks, increasing epochs.
 
-    Looks at one entry of many rows at a time, which is several times as fast as one row at a time.
+    It checks one entry of many rows at a time, which is several times faster than one row at a time.
     """
     for row in rows:
         if type(row) is not dict:
@@ -163,7 +163,7 @@ def checked(rows: Sequence[Any]) -> list[Row]:
 
 @lru_cache(maxsize=64)  # most rows of all runs have the same entries
 def _declared(names: tuple[str, ...]) -> tuple[Entry, ...]:
-    """The entries of these names; one that nobody declares, or that every row has and these have not, is damage."""
+    """The entries of these names; raises Damage if one is not declared or a required one is missing."""
     for name in names:
         if name not in ENTRIES.logged:
             near = nearest(name, ENTRIES.logged) or "."
@@ -174,17 +174,17 @@ def _declared(names: tuple[str, ...]) -> tuple[Entry, ...]:
 
 
 def _overflowed(entry: Entry, column: Sequence[Any], *, blocks: int) -> bool:
-    """Whether an entry overflowed in some row; a value that is not of its shape and kind is damage."""
+    """Whether an entry overflowed in some row; raises Damage for a value of the wrong shape or kind."""
     values = column if entry.shape == "scalar" else _flat(entry, column, blocks=blocks)
     types = set(map(type, values or ()))
     if values is None or not types <= ALLOWED[entry.kind, entry.finite] or not _are_in_range(entry, values, types):
-        # The last row is the wrong one: those before a damaged row were found sound.
+        # The last row is the wrong one: the caller has already checked the rows before it.
         raise Damage(f"{entry.name}: expected {_expected(entry, blocks)}, got {quoted(column[-1])}")
     return str in types
 
 
 def _flat(entry: Entry, column: Sequence[Any], *, blocks: int) -> Sequence[Any] | None:
-    """The values of an entry in all rows without their lists; None where these are not as the shape has them."""
+    """The values of an entry in all rows, flattened; None if the lists do not have the declared shape."""
     if not _are_lists(column) or not entry.lengths(blocks).issuperset(map(len, column)):
         return None
     if entry.shape not in NESTED:
@@ -200,7 +200,7 @@ def _are_lists(values: Sequence[Any]) -> bool:
 
 
 def _are_in_range(entry: Entry, values: Sequence[Any], types: set[type]) -> bool:
-    """Whether whole numbers are exact, counts not negative, and words those of an overflow."""
+    """Whether a float can hold every whole number, no count is negative, and any text is that of an overflow."""
     if int in types:
         whole = values if len(types) == 1 else [value for value in values if type(value) is int]
         if max(whole) > EXACT or min(whole) < (-EXACT if entry.kind == "number" else 0):
@@ -209,7 +209,7 @@ def _are_in_range(entry: Entry, values: Sequence[Any], types: set[type]) -> bool
 
 
 def _expected(entry: Entry, blocks: int) -> str:
-    """What an entry holds, in words."""
+    """The expected value of an entry, in words."""
     what = WORDS[entry.kind]
     if entry.shape == "scalar":
         return f"a {what}" if entry.finite else f"a {what} or null"
@@ -222,7 +222,7 @@ def _damaged(where: str, line: int, what: str) -> DamagedError:
 
 
 def _strict(text: str) -> float:
-    """A number as strict JSON has it: one that a float can hold."""
+    """A number of strict JSON; ValueError if it is not finite."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"the number {text}")
@@ -232,8 +232,8 @@ def _strict(text: str) -> float:
 def growth(hidden_norms: Sequence[float | None]) -> float | None:
     """max_l ‖h_{l+1}‖ / ‖h_l‖, the largest growth of one block.
 
-    Infinite where a norm overflowed or grew out of zero; None where nothing can be said (a tap that was not logged, one
-    tap only, or all zero).
+    Infinite if a norm overflowed or grew from zero. None if it is undefined: a tap was not logged, there is only one
+    tap, or all norms are zero.
     """
     known = [norm for norm in hidden_norms if norm is not None]
     if not math.isfinite(sum(known)) and any(not math.isfinite(norm) for norm in known):
@@ -245,12 +245,12 @@ def growth(hidden_norms: Sequence[float | None]) -> float | None:
 
 
 def finite(value: Any) -> Any:
-    """A number that overflowed as the word that strict JSON can hold; anything else as it is."""
+    """A non-finite number as text, which strict JSON can hold; any other value unchanged."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def overflow(row: Mapping[str, Any]) -> tuple[str, int | None] | None:
-    """The first entry of a row that overflowed and, for a per-tap entry, the first tap; None where all is well."""
+    """The first entry of a row that overflowed and, for a per-tap entry, its first tap; None if no entry did."""
     for name, value in row.items():
         for place, number in enumerate(value if isinstance(value, list) else [value]):
             if isinstance(number, float) and not math.isfinite(number):
@@ -259,12 +259,12 @@ def overflow(row: Mapping[str, Any]) -> tuple[str, int | None] | None:
 
 
 def encoded(value: Any) -> Any:
-    """A value as strict JSON holds it."""
+    """Encode a value for strict JSON."""
     return [encoded(entry) for entry in value] if isinstance(value, list) else finite(value)
 
 
 def decoded(value: Any) -> Any:
-    """A value back from JSON."""
+    """Decode a value from JSON."""
     if isinstance(value, list):
         return [decoded(entry) for entry in value]
     return OVERFLOWED[value] if isinstance(value, str) and value in OVERFLOWED else value

@@ -1,18 +1,18 @@
-"""A run is one directory; this file knows every path in it and how each is written.
+"""The directory of a run: this module defines every file in it and how each is written.
 
-    config.json  env.json       what was asked, and where it ran: written first
+    config.json  env.json       the settings and the environment; written first
     rows.jsonl                  one row per logged epoch, appended and flushed to disk
-    last.safetensors            the newest checkpoint, replaced whole; epoch-<k>.safetensors those kept on request
+    last.safetensors            the newest checkpoint, replaced atomically; epoch-<k>.safetensors are kept on request
     audit.json                  what an audit measured on the checkpoint (``store/audits.py``)
     done.json | failed.json     exactly one of them, written last
 
-Status is which files exist and whether the lock is held. Whoever trains holds ``lock``; the operating system drops it
-with the process, so a killed run is free at once.
+The status of a run follows from which files exist and whether ``lock`` is held. The training process holds ``lock``.
+The operating system releases it when the process ends, so a killed run can be resumed at once.
 
-The files are tied to one run. ``config.json`` names the run id that its settings have, and so does the directory. The
-checkpoint and the file that ends the run name it too, and hold a digest of the rows; each has a checksum of itself.
-Whoever reads a file checks its ties: a run with a file that was cut, edited or taken from another run is damaged, and
-is neither judged nor exported. A run of an earlier version has fewer ties; those that it has are checked.
+The files are tied to one run. ``config.json`` and the directory's name hold the run id. The checkpoint and the file
+that ends the run hold the run id, a digest of the rows and a checksum of themselves. Every reader checks these ties. A
+run with a file that is truncated, edited or from another run is damaged, and is neither judged nor exported. A run of
+an earlier version may have fewer ties; those that it has are checked.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from faudit.registry import nearest
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
 from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIMINGS, Row, from_lines, to_line
 
-FORMAT = 1  # of the run directory; a reader refuses a larger one
+FORMAT = 1  # version of the run directory; readers refuse a larger one
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
-LOCK_PATIENCE = 2.0  # seconds: somebody asking for the status holds the lock for a moment
+LOCK_PATIENCE = 2.0  # seconds; a process that reads the status holds the lock for a moment
 
 
 class Status(str, Enum):
-    """How a run stands; in JSON and for a reader, the word."""
+    """The status of a run; JSON and messages show its value."""
 
     NEW = "new"
     RUNNING = "running"
@@ -52,7 +52,7 @@ class Status(str, Enum):
     DONE = "done"
     FAILED = "failed"
 
-    __str__ = str.__str__  # Python 3.12 would write Status.DONE
+    __str__ = str.__str__  # Python 3.12 would print Status.DONE
 
 
 ENDED = (Status.DONE, Status.FAILED)
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """How the run stands, by its files and its lock."""
+        """The status of the run, from its files and its lock."""
         if self._has("done.json"):
             return Status.DONE
         if self._has("failed.json"):
@@ -92,7 +92,7 @@ class Run:
         return Status.RUNNING if self._is_locked() else Status.STOPPED
 
     def _has(self, name: str) -> bool:
-        """Whether a file is there; joined as text, which is many times as fast as a path where there are thousands."""
+        """Whether a file exists; joins text, which is many times faster than ``Path`` for thousands of runs."""
         try:
             os.stat(f"{self.path}/{name}")
         except (FileNotFoundError, NotADirectoryError):
@@ -108,12 +108,12 @@ class Run:
                 return False
         except filelock.Timeout:
             return True
-        except OSError:  # a store we may not write: nobody holds a lock we could not open either
+        except OSError:  # a read-only store: no process can hold its locks
             return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run for this process, or say who cannot have it."""
+        """Hold the lock of the run; raises LockedError if another process holds it."""
         with refusals(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(self.path / "lock", timeout=LOCK_PATIENCE)
@@ -130,8 +130,8 @@ class Run:
             lock.release()
 
     def begin(self, config: RunConfig, environment: Mapping[str, Any]) -> list[str]:
-        """Record what was asked, or check that it is what was asked before; remarks on a changed environment."""
-        for left_over in self.path.glob(".*.tmp"):  # of a process killed between writing and renaming
+        """Write config and environment, or check them against those of a resumed run; returns remarks on changes."""
+        for left_over in self.path.glob(".*.tmp"):  # left by a process killed before the rename
             left_over.unlink(missing_ok=True)
         if not (self.path / "config.json").exists():
             write_json(self.path / "env.json", environment)
@@ -150,22 +150,24 @@ class Run:
         changed = [name for name in ("faudit", "commit", "torch", "cpu") if newest.get(name) != environment.get(name)]
         if changed:
             write_json(self.path / "env.json", {**before, "resumed": [*before.get("resumed", []), dict(environment)]})
-        return [f"{name} was {newest.get(name)}, is {environment.get(name)}: results may differ" for name in changed]
+        return [
+            f"{name} was {newest.get(name)}, is now {environment.get(name)}: results may differ" for name in changed
+        ]
 
     def must_hold(self, config: RunConfig) -> None:
-        """Refuse a run that was made with other settings: the hash leaves out defaults, and defaults may change."""
+        """Refuse a run with other settings: the hash leaves out defaults, and defaults may change between versions."""
         if self.config() != config:
             raise StoreError(
-                f"{self.path} holds another configuration under the same name. Use another --runs directory."
+                f"{self.path} holds another configuration with the same run id. Use another --runs directory."
             )
 
     def must_be_whole(self) -> None:
-        """Refuse a run whose configuration, rows and end do not belong together."""
+        """Refuse a run whose configuration, rows and outcome do not match."""
         self.config()
         self.rows()
 
     def config(self) -> RunConfig:
-        """What was asked of this run."""
+        """The configuration of this run."""
         path = f"{self.path}/config.json"
         document = read_json(path, orjson.loads)
         found = document.get("format")
@@ -181,7 +183,7 @@ class Run:
             config = RunConfig.parse(values, where=path)
         except ConfigError as error:
             raise StoreError(f"{path} cannot be read: {'; '.join(str(error).splitlines())}") from None
-        for who, name in (("names", document.get("run_id")), ("lies in the directory of", run_id_in(self.path.name))):
+        for who, name in (("names", document.get("run_id")), ("is in the directory of", run_id_in(self.path.name))):
             if name is not None and name != config.run_id:
                 raise damaged(path, f"its settings are those of {config.run_id}, but it {who} {name}")
         return config
@@ -191,46 +193,47 @@ class Run:
         return of_kinds(read_json(path), ENVIRONMENT, path=path)
 
     def outcome(self) -> dict[str, Any] | None:
-        """What ``done.json`` or ``failed.json`` says; None while there is neither."""
+        """The contents of ``done.json`` or ``failed.json``; None if neither exists."""
         for name in ("done.json", "failed.json"):
             if self._has(name):
                 path = f"{self.path}/{name}"
                 said = of_kinds(read_json(path, orjson.loads), OUTCOME, path=path)
-                # The directory's name is compared where it can be: parsing thousands of configurations takes seconds.
+                # Compares the directory's name if possible: parsing thousands of configurations takes seconds.
                 if said.get("run_id") not in (None, own := run_id_in(self.name) or self.config().run_id):
-                    raise damaged(path, f"it is of {said['run_id']}, but {self.path} holds {own}")
+                    raise damaged(path, f"it belongs to {said['run_id']}, but {self.path} holds {own}")
                 if said.pop("seal", None) not in (None, seal(said)):
                     raise damaged(path, "it was edited: its contents do not match its seal")
                 return said
         return None
 
     def row_lines(self) -> list[bytes]:
-        """The whole lines of ``rows.jsonl``; a last line cut short by a kill is none."""
+        """The complete lines of ``rows.jsonl``; skips a last line that a kill cut short."""
         if not self._has("rows.jsonl"):
             return []
         with refusals(f"{self.path}/rows.jsonl"):
             return contents(f"{self.path}/rows.jsonl").split(b"\n")[:-1]
 
     def rows(self) -> list[Row]:
-        """Every row, checked. Those of a run that has ended must be the rows that it ended with."""
+        """Every row, checked. The rows of an ended run must be those that it ended with."""
         lines = self.row_lines()
-        rows = from_lines(lines, where=f"{self.path}/rows.jsonl")  # first: a line that is no row is named
-        if not self._ended_with(lines):
-            raise damaged(self.rows_file, "these are not the rows that the run ended with")
+        rows = from_lines(lines, where=f"{self.path}/rows.jsonl")  # first, because its error names the damaged line
+        if not self._ended_with(lines, self.outcome() or {}):
+            raise damaged(self.rows_file, "its rows are not those that the run ended with")
         return rows
 
-    def _ended_with(self, lines: Sequence[bytes]) -> bool:
-        """Whether a run has not ended, or has ended with these rows."""
-        ended = self.outcome() or {}
+    def _ended_with(self, lines: Sequence[bytes], ended: Mapping[str, Any]) -> bool:
+        """True if the run has not ended, or has ended with these rows."""
         if "rows" in ended:
             return bool(ended["rows"] == digest(lines))
-        last = ended.get("epochs", ended.get("epoch"))  # an earlier version says no more than how far it came
+        last = ended.get("epochs", ended.get("epoch"))  # an earlier version wrote only its last epoch
         return last is None or bool(lines and re.search(rb'"epoch": ?%d\b' % last, lines[-1]))
 
-    def last_rows(self) -> list[Row]:
-        """The last row alone, if every line looks like a row; else all of them, which names what is wrong."""
+    def last_rows(self, outcome: Mapping[str, Any]) -> list[Row]:
+        """The last row alone, if outcome and lines look valid; else all rows, whose check names what is wrong."""
         lines = self.row_lines()
-        if self._ended_with(lines) and all(line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines):
+        if self._ended_with(lines, outcome) and all(
+            line.startswith(b'{"epoch": ') and line.endswith(b"}") for line in lines
+        ):
             return from_lines(lines[-1:], where=f"{self.path}/rows.jsonl", first=len(lines))
         return self.rows()
 
@@ -242,12 +245,12 @@ class Run:
             os.fsync(file.fileno())
 
     def keep_rows(self, until: int) -> None:
-        """Drop rows of epochs later than the checkpoint's, and a torn last line: the run writes them again."""
+        """Drop rows of later epochs and an incomplete last line; training writes them again."""
         lines = [line for line, row in zip(self.row_lines(), self.rows(), strict=True) if row["epoch"] <= until]
         write_whole(self.rows_file, b"".join(line + b"\n" for line in lines))
 
     def ties(self) -> dict[str, Any]:
-        """What ties a file to this run as it stands: its id, and a digest of its rows."""
+        """What ties a file to the current state of this run: its id, and a digest of its rows."""
         return {"run_id": self.config().run_id, "rows": digest(self.row_lines())}
 
     def finish(self, summary: Mapping[str, Any]) -> None:
@@ -257,14 +260,14 @@ class Run:
         write_json(self.path / "failed.json", sealed({**reason, **self.ties()}))
 
     def try_again(self) -> None:
-        """Make a failed run one that has not begun; why it failed stays in ``failed-before.json``."""
+        """Reset a failed run to train from the start; the reason stays in ``failed-before.json``."""
         with self.locked(), refusals(self.path):
-            if (self.path / "failed.json").exists():  # else another process was here first
-                self.checkpoint.unlink(missing_ok=True)  # first: killed here, the run has still failed
+            if (self.path / "failed.json").exists():  # else another process has already reset it
+                self.checkpoint.unlink(missing_ok=True)  # first: after a kill here the run is still failed
                 os.replace(self.path / "failed.json", self.path / "failed-before.json")
 
     def set_aside(self) -> Path | None:
-        """Make a run one that has not begun; every file that it had goes into a folder inside its directory."""
+        """Reset a run to train from the start; moves its files into a folder inside its directory."""
         if not self.path.is_dir():
             return None
         with self.locked(), refusals(self.path):
@@ -273,7 +276,7 @@ class Run:
                 return None
             aside = next(path for k in itertools.count(1) if not (path := self.path / f"aside-{k}").exists())
             aside.mkdir()
-            for path in sorted(files, key=lambda path: path.name != "config.json"):  # first: without it, no run
+            for path in sorted(files, key=lambda path: path.name != "config.json"):  # first: without it the run is new
                 os.replace(path, aside / path.name)
             return aside
 
@@ -287,7 +290,7 @@ def runs_in(store: Path) -> list[Run]:
 
 
 def run_named(name: str, runs: Path) -> Run:
-    """A run by its directory, or by its name in the store."""
+    """Find a run by its directory, or by its name in the store."""
     with refusals(name):
         run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
     if run.status == Status.NEW:
@@ -300,13 +303,13 @@ def run_named(name: str, runs: Path) -> Run:
 
 
 def run_id_in(name: str) -> str | None:
-    """The run id that a directory's name is; None for one of somebody's own choice."""
+    """The run id in the name of a directory; None for any other name."""
     found = re.fullmatch(r"(?:imported-)?([a-z].*-s\d+-[0-9a-f]{10})", name)
     return found[1] if found else None
 
 
 def digest(lines: Sequence[bytes]) -> dict[str, Any]:
-    """How many rows there are, and a checksum of their lines without the timings, which no two runs share."""
+    """The number of rows and a checksum of their lines, without timings, which differ between identical runs."""
     return {"count": len(lines), "sha256": hashlib.sha256(TIMES.sub(b"", b"\n".join(lines))).hexdigest()}
 
 
@@ -321,7 +324,7 @@ def seal(document: Mapping[str, Any]) -> str:
 
 
 def of_kinds(document: dict[str, Any], kinds: Mapping[str, str], *, path: str) -> dict[str, Any]:
-    """A file's document, if what others will read in it is of the right kind; what it does not have is fine."""
+    """Check the kinds of some values of a document; a missing value is valid."""
     for name, kind in kinds.items():
         value = document.get(name)
         if value is not None and not KINDS[kind](value):
@@ -330,7 +333,7 @@ def of_kinds(document: dict[str, Any], kinds: Mapping[str, str], *, path: str) -
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number that a table can hold, or the word for one that overflowed."""
+    """Whether a value is a number that a table can hold, or the text for one that overflowed."""
     if isinstance(value, str):
         return value in OVERFLOWED
     return isinstance(value, float) or is_whole(value)

@@ -1,10 +1,10 @@
-"""Every row of every run as one flat table, a CSV or a Parquet file, with the run's settings beside it.
+"""Export every row of every run as one table, CSV or Parquet, together with the run's settings.
 
-Runs are read twice, first for the columns that they have among them, then to be written: no more than a few of them
-are ever in memory. What a column holds is declared, by the setting or the entry of that name. A list (one number a tap
-or block) is a list in Parquet and a column per place (``gamma[2]``) in CSV, a list of lists likewise
-(``gamma_quantiles[2][0]``). What was not measured is null, or an empty cell. A run that cannot be read is named and
-left out.
+Runs are read twice, first to find the columns and then to write them, so only a few runs are in memory at a time. The
+type of a column comes from the declared setting or entry of that name. A list (one number per tap or block) is a list
+in Parquet and one column per element (``gamma[2]``) in CSV. A list of lists is handled in the same way
+(``gamma_quantiles[2][0]``). A value that was not measured is null or an empty cell. A run that cannot be read is
+reported and left out.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from faudit.store.index import Overview, entries, matches
 from faudit.store.rows import ENTRIES, Row
 from faudit.store.run import Run
 
-TOGETHER = 256  # runs written at a time into a Parquet file
+TOGETHER = 256  # runs per write to a Parquet file
 KINDS: dict[str, type] = {"number": float, "count": int, "flag": bool}
 
 
 @dataclass
 class Column:
-    """What a column holds: a kind of value, and how many of them a cell has at most at each level of its lists."""
+    """A column: the type of its values, and the largest length at each level of its lists."""
 
     kind: type
     places: list[int] = field(default_factory=list)
 
     @classmethod
     def declared(cls, name: str) -> Column:
-        """The column of a setting, of an entry of the rows, or of what else is known of a run: its name and status."""
+        """The column of a setting, of an entry, or of the run id and status."""
         if entry := ENTRIES.logged.get(name):
             return cls(KINDS[entry.kind], [0] * (0 if entry.shape == "scalar" else 2 if entry.shape in NESTED else 1))
         default = DEFAULTS[attribute(name)] if name in KEYS else ""
         return cls(int, [0]) if isinstance(default, tuple) else cls(type(default))
 
     def widen(self, value: Any, level: int = 0) -> None:
-        """Make place for one more value."""
+        """Extend the lengths to fit one more value."""
         if isinstance(value, list):
             self.places[level] = max(self.places[level], len(value))
             for one in value if level + 1 < len(self.places) else ():
@@ -53,16 +53,16 @@ class Column:
 
 @dataclass
 class Flat:
-    """The runs that were asked for, and the columns of their rows."""
+    """The selected runs and the columns of their rows."""
 
     runs: list[Overview]
     columns: dict[str, Column] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)  # rows of each run when the columns were counted
+    counts: dict[str, int] = field(default_factory=dict)  # rows of each run at the time of ``survey``
     damaged: list[str] = field(default_factory=list)
 
     def survey(self) -> None:
-        """Which columns there are, those of most runs first; a run that cannot be read is left out and told of."""
-        alike: dict[tuple[str, ...], list[Overview]] = {}  # by the names of their columns
+        """Find the columns, those of most runs first; a run that cannot be read is reported and left out."""
+        alike: dict[tuple[str, ...], list[Overview]] = {}  # grouped by the names of their columns
         found: dict[str, Column] = {}
         for run in self.runs:
             try:
@@ -83,7 +83,7 @@ class Flat:
 
     def rows(self, runs: Sequence[Overview]) -> Iterator[dict[str, Any]]:
         for run in runs:
-            for row in Run(Path(run["run"])).rows()[: self.counts[run["run"]]]:  # one under way may have grown
+            for row in Run(Path(run["run"])).rows()[: self.counts[run["run"]]]:  # a running run may have more by now
                 yield cells(run, row)
 
 
@@ -93,14 +93,14 @@ def cells(run: Overview, row: Row) -> dict[str, Any]:
 
 
 def export(runs: Path, out: Path, *, form: str, wanted: Mapping[str, list[Any]]) -> tuple[int, list[str]]:
-    """Write the rows of the runs that match; how many, and what is wrong with runs that were left out."""
+    """Write the rows of matching runs; returns the number of rows, and a message for each run left out."""
     write = WRITERS[form]()
     found, damaged = entries(runs)
     flat = Flat([run for run in found if matches(run, wanted)])
     flat.survey()
     if not flat.columns:
-        told = f"{runs} holds no row of a run that was asked for: nothing was exported"
-        raise StoreError("\n".join([*damaged, *flat.damaged, told]))
+        problem = f"{runs} holds no row of a selected run: nothing was exported"
+        raise StoreError("\n".join([*damaged, *flat.damaged, problem]))
     with replacing(out) as beside:
         write(flat, beside)
     return sum(flat.counts.values()), [*damaged, *flat.damaged]
@@ -124,7 +124,7 @@ def write_csv(flat: Flat, path: Path) -> None:
 
 
 def spread(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A cell's values, each with its own head; what was not measured has none, since it may stand for a list."""
+    """The values of a cell, each with its column name; a null has none, because it may stand for a whole list."""
     if isinstance(value, list):
         for place, one in enumerate(value):
             yield from spread(f"{name}[{place}]", one)

@@ -1,4 +1,4 @@
-"""Many runs at once: which are missing, who makes them, and how far they are."""
+"""Sweeps: read a study file, find the missing runs, train them with an engine, and show progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Studies(Registry[Path]):
-    """Study files inside the package; what one is about is its first line, a comment."""
+    """The study files of the package. The first line of each is a comment that describes it."""
 
     def __getitem__(self, name: str) -> Path:
         return Path(__file__).parents[1] / self._target(name)

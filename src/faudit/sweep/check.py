@@ -1,6 +1,6 @@
-"""Checks every run of a study before the first one starts.
+"""Check every run of a study before the first one starts.
 
-It asks the parts of a run what only they know: settings that nobody reads, shapes that do not fit, missing data.
+The check builds the parts of each run to find settings that nothing reads, shapes that do not fit, and missing data.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from faudit.train import must_be_trained_on
 
 
 def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, elsewhere: bool) -> None:
-    """Refuse a study for everything wrong with its runs, each thing told once.
+    """Raise one error that lists every problem of the runs once.
 
-    ``elsewhere`` is an engine's whose workers may have data and devices that are not here.
+    ``elsewhere`` is true if the engine's workers may have data and devices that this machine does not have.
     """
     problems: dict[str, list[str]] = {}
 
@@ -53,13 +53,13 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, elsewhere: bo
                 Batches(dataset, config.batch_size, True, False, torch.float32, torch.device("cpu"))
             except (ConfigError, DataError) as error:
                 tell(error, config)
-    loaded.cache_clear()  # the workers have their own
+    loaded.cache_clear()  # the workers load their own copy
     if problems:
         raise ConfigError("\n".join(f"{line} ({place(ids)})" for line, ids in problems.items()))
 
 
 def refuse_other_data(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path) -> list[str]:
-    """Refuse other data than finished runs of a study were trained on; the list tells of data that cannot be read."""
+    """Raise if a finished run was trained on other data than ``data_dir`` holds. Returns remarks on unreadable data."""
     by_data: dict[str, list[Run]] = {}
     for config in configs:
         run = Run(runs / config.run_id)
@@ -79,7 +79,7 @@ def refuse_other_data(configs: Sequence[RunConfig], runs: Path, *, data_dir: Pat
 
 
 def shape(config: RunConfig) -> tuple[object, ...]:
-    """What decides whether a net and its batches can be made of a dataset."""
+    """The settings that decide whether a net and its batches fit a dataset."""
     names = [name for name in SETTINGS if SETTINGS[name]["of"] == "net"]
     return (config.net, config.batch_size, *(getattr(config, name) for name in names))
 

@@ -1,7 +1,7 @@
-"""How far many runs are: a live display on a terminal, plain lines otherwise; always on stderr.
+"""Show the progress of a sweep on stderr: a live display on a terminal, plain lines otherwise.
 
-How a run stands is read from its directory, a running one's numbers from the end of its rows.jsonl: the trainer knows
-of no display.
+The display reads the status of a run from its directory, and the numbers of a running run from the end of its
+rows.jsonl. The trainer does not know about the display.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from faudit.store.run import ENDED, Run, Status
 if TYPE_CHECKING:
     from rich.console import Console
 
-Ends = Mapping[str, tuple[str, str]]  # of runs by run id: done, failed or left, and why
+Ends = Mapping[str, tuple[str, str]]  # run id → (done, failed or left; the reason)
 
-WORDS = {Status.DONE: "done", Status.FAILED: "failed", "left": "left out"}  # "0 left" would read as "none to go"
+WORDS = {Status.DONE: "done", Status.FAILED: "failed", "left": "left out"}  # not "0 left", which reads as "none to go"
 TAIL = 1 << 18  # bytes from the end of rows.jsonl: more than the row of any net
-LINE_EVERY = 60.0  # seconds between two plain lines on one running run
-DRAW_EVERY = 0.25  # seconds between two looks at the running runs for a live display
+LINE_EVERY = 60.0  # seconds between two plain lines about one running run
+DRAW_EVERY = 0.25  # seconds between two redraws of the live display
 
 
 class Display(Protocol):
-    """What a sweep tells of itself."""
+    """Receives the events of a sweep."""
 
     def began(self, config: RunConfig) -> None: ...
 
     def ended(self, config: RunConfig, word: str, text: str) -> None:
-        """A run is ``done``, has ``failed``, or is ``left``; the text says why, or who did it if not we."""
+        """A run is ``done``, ``failed`` or ``left``. The text gives the reason, or says that another process did it."""
 
     def say(self, text: str) -> None: ...
 
@@ -49,7 +49,7 @@ class Display(Protocol):
 
 @contextmanager
 def shown(wanted: Mapping[str, RunConfig], ends: Ends, runs: Path) -> Iterator[Display]:
-    """The display that suits stderr; ``ends`` are the runs that need nothing any more."""
+    """The display that suits stderr. ``ends`` holds the runs that have already ended."""
     if not sys.stderr.isatty():
         yield Lines(wanted, ends, runs)
         return
@@ -84,18 +84,18 @@ class Together:
 
 
 class Pace:
-    """How fast runs go since they were first looked at, and so how long they still take."""
+    """Estimates the remaining time of each run from its speed since the first call."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[float, int]] = {}
 
     def left(self, config: RunConfig, row: Row | None) -> str:
-        """The time to a run's end; nothing as long as it has not moved."""
+        """The remaining time of a run; empty until it has finished an epoch since the first call."""
         if row is None:
             return ""
         now, epoch = time.monotonic(), row["epoch"]
         since, first = self._first.setdefault(config.run_id, (now, epoch))
-        if epoch < first:  # back at an earlier checkpoint
+        if epoch < first:  # it resumed from an earlier checkpoint
             self._first[config.run_id] = (now, epoch)
         if epoch <= first:
             return ""
@@ -104,7 +104,7 @@ class Pace:
 
 
 class Lines:
-    """One line when a run ends, and now and then one on a run that takes long."""
+    """Prints one line when a run ends, and at most one line per minute about a running run."""
 
     def __init__(self, wanted: Mapping[str, RunConfig], ends: Ends, runs: Path) -> None:
         self._runs, self._total, self._ended = runs, len(wanted), len(ends)
@@ -117,7 +117,7 @@ class Lines:
         try:
             if self._listener:
                 print(text, file=sys.stderr, flush=True)
-        except BrokenPipeError:  # whoever listened left, as `head` does: no reason to stop training
+        except BrokenPipeError:  # the reader has exited, as `head` does: training goes on
             self._listener = False
 
     def began(self, config: RunConfig) -> None:
@@ -144,7 +144,7 @@ class Lines:
 
 
 class Bars:
-    """One bar over all epochs of all runs, and a line for each run that is being trained (or the first of many)."""
+    """Draws one bar over all epochs of all runs, and a line for each running run (the first ones if there are many)."""
 
     def __init__(self, wanted: Mapping[str, RunConfig], ends: Ends, runs: Path, *, console: Console) -> None:
         from rich.live import Live
@@ -155,7 +155,7 @@ class Bars:
         self._epochs = sum(wanted[name].epochs for name in ends)  # of the runs that have ended
         self._drawn, self._pace = 0.0, Pace()
         columns = (BarColumn(bar_width=20), TextColumn("{task.description}"), TimeRemainingColumn())
-        # Epochs may take minutes: rich's usual 30 seconds would hold too few of them to tell a speed.
+        # An epoch may take minutes. rich's default of 30 seconds would hold too few of them to estimate a speed.
         self._bar = Progress(*columns, console=console, speed_estimate_period=600)
         everything = sum(config.epochs for config in wanted.values())
         self._task = self._bar.add_task("", total=everything, completed=self._epochs)
@@ -198,7 +198,7 @@ class Bars:
 
 
 def standing(path: Path, config: RunConfig) -> tuple[str, str]:
-    """A run's status and, where it failed, the reason; ``left`` for one whose files cannot be used."""
+    """A run's status and, if it failed, the reason; ``left`` if its files cannot be used."""
     run = Run(path)
     try:
         status = run.status
@@ -212,18 +212,18 @@ def standing(path: Path, config: RunConfig) -> tuple[str, str]:
 
 
 def last_row(path: Path) -> Row | None:
-    """The newest whole row of a run, None where there is none yet; only the end of the file is read."""
+    """The newest complete row of a run, or None if there is none yet. Reads only the end of the file."""
     try:
         with open(Run(path).rows_file, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-            lines = file.read().split(b"\n")[:-1]  # what follows the last newline is being written
+            lines = file.read().split(b"\n")[:-1]  # a line without a newline is still being written
         return from_lines(lines[-1:], where=str(path))[0] if lines else None
-    except (OSError, StoreError):  # not there, or damaged: whoever trains or reads the run says so
+    except (OSError, StoreError):  # missing or damaged: the code that trains or reads the run reports it
         return None
 
 
 def glimpse(row: Row | None) -> str:
-    """What a person wants to see of a run among many."""
+    """The main numbers of a row, in a few words."""
     if row is None:
         return ""
     return f"acc {share(row.get('acc_eval'))}  ‖h_L‖ {size((row.get('hidden_norms') or [None])[-1])}"

@@ -1,7 +1,8 @@
-"""Every run of a list that is not finished, trained once, by whatever engine; what ended how.
+"""Drive a sweep: hand every unfinished run to an engine once, and record how each run ended.
 
-What is finished, held or damaged is read from the run directories, never remembered, so a killed worker, a killed
-driver and a second driver on the same store are all one case: somebody's lock is gone, or held.
+The driver reads the state of each run (finished, locked, damaged) from its directory every time. It keeps no state
+file. So a killed worker, a killed driver and a second driver on the same store need no special code: a lock is either
+free or held.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from faudit.config import RunConfig
 from faudit.errors import LockedError, StoreError
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run, Status
-from faudit.sweep.board import recorded
 from faudit.sweep.display import Display, last_row, shown, standing
 from faudit.sweep.engine import Engine, Start
+from faudit.sweep.tensorboard import recorded
 
-POLL = 0.5  # seconds between two looks at the running runs
-LOOK_AGAIN = 1.0  # seconds between two looks at runs that another process holds
-RETRIES = 2  # further workers that a run gets when its worker dies without having finished one more epoch
+POLL = 0.5  # seconds to wait for answers from the engine
+LOOK_AGAIN = 1.0  # seconds between two checks of runs that another process holds
+RETRIES = 2  # more workers for a run whose worker died before it wrote a new checkpoint
 FINAL = (*ENDED, "left")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of every run, by run id: ``failed`` diverged or raised, ``left`` could not be trained; and why."""
+    """How every run ended, by run id, with the reason. ``failed``: diverged or raised. ``left``: not trainable."""
 
     done: list[str]
     failed: dict[str, str]
@@ -43,7 +44,7 @@ class Outcome:
 def drive(
     configs: Sequence[RunConfig], runs: Path, *, start: Start, retry_failed: bool = False, board: Path | None = None
 ) -> Outcome:
-    """Make every run that is not finished; go on where an earlier call was stopped; ``board`` is for TensorBoard.
+    """Train every run that is not finished, from its last checkpoint. ``board`` is the folder for TensorBoard events.
 
     An interrupt (Ctrl-C or SIGTERM) stops the engine and is raised as KeyboardInterrupt.
     """
@@ -51,7 +52,7 @@ def drive(
     standings = {name: standing(runs / name, config) for name, config in wanted.items()}
     if retry_failed:
         for name in [name for name, (word, _) in standings.items() if word == Status.FAILED]:
-            with suppress(LockedError):  # a second driver tries it again at this moment
+            with suppress(LockedError):  # a second driver is already retrying it
                 Run(runs / name).try_again()
             standings[name] = standing(runs / name, wanted[name])
     ends = {name: end for name, end in standings.items() if end[0] in FINAL}
@@ -59,7 +60,7 @@ def drive(
     with shown(wanted, ends, runs) as bars, recorded(bars, board, wanted=wanted, ends=ends, runs=runs) as show:
         if todo:
             must_be_writable(runs)
-            with closing(start(tuple(todo))) as engine, terminable():
+            with closing(start(tuple(todo))) as engine, sigterm_interrupts():
                 hand_out(todo, runs, ends=ends, engine=engine, show=show)
     return Outcome(
         done=[name for name in wanted if ends[name][0] == Status.DONE],
@@ -69,9 +70,9 @@ def drive(
 
 
 def must_be_writable(runs: Path) -> None:
-    """Say once, before anything starts, that a store cannot be written, or that its disk has no locks.
+    """Raise before anything starts if the store cannot be written or its file system has no locks.
 
-    Where it has none, filelock makes do with a file that is there or not, which outlives a killed process.
+    Without locks, filelock falls back to a plain lock file, which stays behind when a process is killed.
     """
     with refusals(runs):
         runs.mkdir(parents=True, exist_ok=True)
@@ -82,9 +83,9 @@ def must_be_writable(runs: Path) -> None:
 def hand_out(
     todo: deque[RunConfig], runs: Path, *, ends: dict[str, tuple[str, str]], engine: Engine, show: Display
 ) -> None:
-    """Hand out what is to do until every run has its end."""
-    held: dict[str, RunConfig] = {}  # by other processes: looked at again once there is nothing else to hand out
-    deaths: dict[str, tuple[int, int]] = {}  # how far a run had come when its worker died, and how many died there
+    """Give runs to the engine until every run has ended."""
+    held: dict[str, RunConfig] = {}  # held by other processes: checked again when ``todo`` is empty
+    deaths: dict[str, tuple[int, int]] = {}  # run id → (time of its checkpoint, workers that died since)
     looked, told = 0.0, False
 
     def end(config: RunConfig, word: str, text: str) -> None:
@@ -94,7 +95,7 @@ def hand_out(
     while todo or held or engine.running:
         while todo and engine.free:
             config = todo.popleft()
-            word, text = standing(runs / config.run_id, config)  # again: a second driver may have been here
+            word, text = standing(runs / config.run_id, config)  # again: a second driver may have trained it
             if word in FINAL:
                 end(config, word, text or "by another process")
             elif word == Status.RUNNING:
@@ -114,11 +115,11 @@ def hand_out(
                 gone = ("left", answer.text if answer.word == "raised" else "was trained, but its files are gone")
                 end(config, *((word, text or answer.text) if word in FINAL else gone))
             elif answer.word == "died" and (count := died(config, runs, deaths)) <= RETRIES:
-                show.say(f"{config.run_id}: {answer.text}; it is tried again from its last checkpoint")
+                show.say(f"{config.run_id}: {answer.text}; retrying from its last checkpoint")
                 todo.append(config)
             elif answer.word == "died":
                 what = answer.text.rstrip(".")
-                end(config, "left", f"{what}. {count} attempts got it no further: is there memory and disk for it?")
+                end(config, "left", f"{what}. {count} attempts made no progress. Check its memory and disk.")
             else:
                 end(config, "left", answer.text)
         show.tick([*engine.running, *held.values()])
@@ -132,7 +133,7 @@ def hand_out(
 
 
 def died(config: RunConfig, runs: Path, deaths: dict[str, tuple[int, int]]) -> int:
-    """Count a worker's death: how many have died in this run without one more checkpoint than the one before."""
+    """Count how many workers of a run died in a row without a new checkpoint."""
     checkpoint = Run(runs / config.run_id).checkpoint
     written = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
     before, count = deaths.get(config.run_id, (0, 0))
@@ -141,19 +142,20 @@ def died(config: RunConfig, runs: Path, deaths: dict[str, tuple[int, int]]) -> i
 
 
 def fail(run: Run, reason: str) -> None:
-    """Write down that a run raised, as a trainer does for one that diverges: only ``--retry-failed`` tries it again.
+    """Write failed.json for a run that raised, as the trainer does for a run that diverges.
 
-    One that had not begun has nothing to lose and stays as it is, as does one that another process has taken up.
+    Only ``--retry-failed`` trains such a run again. A run that had not begun, or that another process holds, is left
+    unchanged.
     """
     with suppress(LockedError, StoreError), run.locked():
-        if run.status == Status.RUNNING:  # with our lock: begun, and not ended
+        if run.status == Status.RUNNING:  # the lock is ours: so it has begun and not ended
             row = last_row(run.path)
             run.fail({"reason": reason, "epoch": row["epoch"] if row else None, "entry": None, "tap": None})
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
-    """SIGTERM as if it were Ctrl-C inside (in the main thread, where alone Python can catch it)."""
+def sigterm_interrupts() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C inside the block. Python allows this only in the main thread."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

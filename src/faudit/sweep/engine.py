@@ -1,8 +1,8 @@
-"""The engine contract: runs go in, an answer comes back for each; and what every engine's worker does.
+"""The engine contract, and the code that every engine's worker runs.
 
-An engine trains runs somewhere else: in processes of this machine (``local``), on a cluster (``ray``). ``drive`` hands
-out the runs and knows no more of an engine than this file says. Whatever an engine does, the driver's store holds the
-truth: a run that has ended has its files there before its answer comes.
+An engine takes runs and returns one answer for each. It trains in processes of this machine (``local``) or on a
+cluster (``ray``). ``drive`` uses only the interface in this file. An engine writes the files of a run into the driver's
+store before it returns the answer that the run has ended.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one attempt at a run, and why.
+    """The result of one attempt to train a run, and the reason.
 
-    ``ended``: its files say how. ``held`` by another process. ``refused``: it cannot be trained as it is. ``raised``:
-    it met a bug. ``disk``: a file of it could not be read or written. ``died``: whoever trained it did; try again.
+    ``ended``: the files of the run say how. ``held``: another process holds the run. ``refused``: it cannot be trained
+    with these settings or files. ``raised``: it met a bug. ``disk``: one of its files could not be read or written.
+    ``died``: its worker died; try again.
     """
 
     word: str
@@ -38,64 +39,64 @@ class Answer:
 
 
 class Engine(Protocol):
-    """Up to so many runs at once, each answered once."""
+    """Trains several runs at once and answers each one once."""
 
     @property
     def running(self) -> list[RunConfig]:
-        """What was given and not answered yet."""
+        """The runs that were given and not answered yet."""
 
     @property
     def free(self) -> bool:
-        """Whether one more may be given."""
+        """Whether one more run may be given."""
 
     def give(self, config: RunConfig) -> None:
         """Train a run to its end, from its last checkpoint if it has one."""
 
     def answers(self, *, timeout: float) -> list[tuple[RunConfig, Answer]]:
-        """What became of runs since the last call, waiting at most so many seconds for the first."""
+        """The answers since the last call. Waits at most ``timeout`` seconds for the first."""
 
     def close(self) -> None:
-        """Stop everything within seconds. A run under way stays where it is: it goes on from its checkpoint later."""
+        """Stop everything within seconds. A stopped run can resume from its checkpoint later."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How to start an engine for some runs, called only when there are some."""
+    """Starts an engine. It is called only if there are runs to train."""
 
     engine: Callable[[Sequence[RunConfig]], Engine]
-    elsewhere: bool = False  # whether its workers may have data and devices that are not here
+    elsewhere: bool = False  # whether its workers may have data and devices that this machine does not have
 
     def __call__(self, todo: Sequence[RunConfig]) -> Engine:
-        """Start it for these runs."""
+        """Start the engine for these runs."""
         return self.engine(todo)
 
 
 class Starter(Protocol):
-    """What an engine's file offers: refuse every flag that it cannot use, and say how to start it."""
+    """The function that each engine's module offers. It refuses flags that the engine cannot use."""
 
     def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start:
-        """How to start the engine for runs of a store."""
+        """Return a ``Start`` for runs of the store ``runs``."""
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def attempt(settings: Mapping[str, Any], runs: Path, *, data_dir: Path | None) -> Answer:
-    """Train one run to its end, in a process that may have trained others before."""
+    """Train one run to its end. The process may have trained other runs before."""
 
     def train(config: RunConfig) -> str:
         from faudit.train import writes
 
         steps = sum(1 for _ in writes(config, Run(runs / config.run_id), dataset=loaded(config.data, data_dir)))
-        return "" if steps else "by another process"  # while this one began
+        return "" if steps else "by another process"  # it finished the run before this one took the lock
 
     return answered(RunConfig.parse(settings, where="sweep"), train)
 
 
 def answered(config: RunConfig, train: Callable[[RunConfig], str]) -> Answer:
-    """How training went, as an answer with what ``train`` says of it: nothing that one run does reaches the others."""
+    """Call ``train`` and turn its result, or whatever it raises, into an answer. So one run cannot stop the others."""
     bug: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         try:
@@ -103,7 +104,7 @@ def answered(config: RunConfig, train: Callable[[RunConfig], str]) -> Answer:
         except FauditError as error:
             cause = "disk" if isinstance(error.__cause__, OSError) else "refused"
             word, text = "held" if isinstance(error, LockedError) else cause, "; ".join(str(error).splitlines())
-        except Exception as error:  # noqa: BLE001  # told with its traceback; the other runs are none the worse for it
+        except Exception as error:  # noqa: BLE001  # reported with its traceback; the other runs go on
             if is_out_of_memory(error):
                 word, text = "refused", OUT_OF_MEMORY
             else:
@@ -114,7 +115,7 @@ def answered(config: RunConfig, train: Callable[[RunConfig], str]) -> Answer:
 
 @cache
 def loaded(name: str, data_dir: Path | None) -> Dataset:
-    """A dataset, loaded once in this process however many runs it trains on it; training writes nothing into it."""
+    """A dataset, loaded once per process. The runs can share it, since training does not write into it."""
     from faudit.data import DATASETS
 
     return DATASETS[name](data_dir)

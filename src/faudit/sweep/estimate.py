@@ -1,7 +1,8 @@
-"""How long the missing runs of a study take, told from runs that were measured: none is invented.
+"""Estimate how long the missing runs of a study take, from the measured runs of the store.
 
-A run is compared with those of its shape (network, data, sizes, threads, device) and rule; where there is none, with
-those of its shape under any rule. Seconds per epoch are the median over them.
+A run is compared with runs of the same shape (network, data, sizes, threads, device) and rule. If there are none, it is
+compared with runs of the same shape and any rule. The estimate uses their median seconds per epoch. A run without any
+comparable run gets no estimate.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from faudit.store.run import ENDED, Status
 from faudit.sweep.display import last_row, standing
 
 SHAPE = ("net", "data", "depth", "width", "batch_size", "dtype", "threads", "device", "eval_size", "log_every")
-Times = Mapping[tuple[Any, ...], float]  # seconds per epoch of a kind of run
+Times = Mapping[tuple[Any, ...], float]  # kind of run → seconds per epoch
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One run of a study: its state, how many epochs it has, and how long the others take (None: nobody knows)."""
+    """One run of a study: its state, its finished epochs, and the seconds that the rest takes (None: not measured)."""
 
     config: RunConfig
     state: str
@@ -40,13 +41,13 @@ class Planned:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A study before it starts."""
+    """The runs of a study with their times, and the damaged runs of the store."""
 
     runs: list[Planned]
     damaged: list[str]
 
     def lines(self, jobs: int) -> list[str]:
-        """How many are done and how long the others take, for a person."""
+        """Lines to print: how many runs are done, and how long the others take."""
         ended = [one for one in self.runs if one.state == Status.DONE]
         failed = [one for one in self.runs if one.state == Status.FAILED]
         out = [one for one in self.runs if one.state == "left out"]
@@ -57,14 +58,14 @@ class Estimate:
         told = [f"{len(self.runs)} runs: {counts}"]
         if known:
             longest = max(sum(known) / jobs, max(known))
-            told.append(f"about {span(longest)} with {jobs} at once, by the epochs measured in this store")
+            told.append(f"about {span(longest)} with {jobs} at once, from the epochs measured in this store")
         if len(known) < len(left):
             told.append(f"{len(left) - len(known)} of them have no measured run of their shape: not estimated")
         return told
 
 
 def estimated(configs: Sequence[RunConfig], store: Path) -> Estimate:
-    """Each run's state, and its time from the runs of the store."""
+    """The state of each run, and its time estimated from the runs of the store."""
     found, damaged = entries(store) if store.is_dir() else ([], [])
     times: dict[tuple[Any, ...], list[float]] = {}
     for entry in found:
@@ -85,13 +86,13 @@ def planned(config: RunConfig, store: Path, times: Times) -> Planned:
 
 
 def kinds(config: Overview) -> list[tuple[Any, ...]]:
-    """What a run is compared by, the nearest first."""
+    """The keys by which runs are compared, the closest first."""
     shape = tuple(config[key(name)] for name in SHAPE)
     return [(config["rule"], *shape), shape]
 
 
 def span(seconds: float) -> str:
-    """A time as a person says it."""
+    """A time in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,8 +1,8 @@
-"""The local engine: worker processes of this machine, one run after another in each.
+"""The local engine: worker processes on this machine. Each worker trains one run after another.
 
-The parent decides, the workers train. Each worker has a pipe of its own (a process that dies in a shared queue can
-leave it locked), takes one configuration after another, and answers in a word. A pipe that ends is a worker that died:
-its run goes back. A worker leaves with its parent.
+The parent sends a configuration to a worker and the worker returns an answer. Each worker has its own pipe, because a
+process that dies inside a shared queue can leave it locked. When a pipe closes, the worker has died and its run is
+answered as ``died``. When the parent exits, its workers exit too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from faudit.sweep.engine import Answer, Start, attempt, cores
 
 
 def run_all(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path | None, jobs: int) -> Outcome:
-    """Make every run that is not finished on this machine, up to ``jobs`` at once."""
+    """Train every run that is not finished on this machine, up to ``jobs`` at once."""
     return drive(configs, runs, start=starter(runs, data_dir=data_dir, jobs=jobs))
 
 
 def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None = None) -> Start:
-    """Workers on this machine; without ``jobs`` as many as its cores have threads for."""
+    """Start workers on this machine. The default of ``jobs`` is the cores divided by the threads of a run."""
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs: expected a whole number ≥ 1, got {jobs}. Give one per core.")
     if address is not None:
@@ -45,7 +45,7 @@ def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
 
 @dataclass
 class Worker:
-    """A process, the parent's end of its pipe, and what it is training."""
+    """A process, the parent's end of its pipe, and the run that it is training."""
 
     process: SpawnProcess
     pipe: Connection
@@ -53,16 +53,16 @@ class Worker:
 
 
 class Workers:
-    """Up to ``jobs`` processes, started when there is work for them."""
+    """Up to ``jobs`` processes, started when there are runs for them."""
 
     def __init__(self, runs: Path, data_dir: Path | None, *, jobs: int, threads: int) -> None:
         self._jobs, self._told = jobs, (runs, data_dir, threads)
         self._workers: dict[Connection, Worker] = {}
 
     def close(self) -> None:
-        """Stop them all. A run under way is stopped where it is: it goes on from its checkpoint later."""
+        """Stop all workers. A stopped run can resume from its checkpoint later."""
         for pipe in list(self._workers):
-            self._bury(pipe)
+            self._remove(pipe)
 
     @property
     def running(self) -> list[RunConfig]:
@@ -73,23 +73,23 @@ class Workers:
         return len(self.running) < self._jobs
 
     def give(self, config: RunConfig) -> None:
-        """Let a worker train a run."""
+        """Give a run to an idle worker, or to a new one."""
         idle = (worker for worker in self._workers.values() if not worker.config)
         worker = next(idle, None) or self._start()
         worker.config = config
-        with suppress(BrokenPipeError):  # it died idle: `answers` meets the end of its pipe
+        with suppress(BrokenPipeError):  # it died while idle: `answers` sees that its pipe has closed
             worker.pipe.send(config.to_json())
 
     def answers(self, *, timeout: float) -> list[tuple[RunConfig, Answer]]:
-        """What the workers said, waiting at most so many seconds for the first."""
+        """The answers of the workers. Waits at most ``timeout`` seconds for the first."""
         found = []
         for pipe in wait(list(self._workers), timeout):
             assert isinstance(pipe, Connection)
             worker = self._workers[pipe]
             try:
                 answer: Answer = pipe.recv()
-            except (EOFError, OSError):  # also in the middle of a message
-                answer = Answer("died", f"its worker was ended by {self._bury(pipe)}")
+            except (EOFError, OSError):  # the worker died, perhaps in the middle of a message
+                answer = Answer("died", f"its worker was ended by {self._remove(pipe)}")
             if worker.config:
                 found.append((worker.config, answer))
             worker.config = None
@@ -101,19 +101,19 @@ class Workers:
         process = context.Process(target=work, args=(theirs, *self._told), daemon=True)
         with safe_path():
             resource_tracker.ensure_running()  # here, since starting it unblocks SIGINT
-        # Ctrl-C reaches every process of the terminal, and it is the parent that answers it: workers inherit the block.
+        # Ctrl-C reaches every process of the terminal. Only the parent handles it: workers inherit the blocked signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with safe_path():
                 process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()  # so that the pipe ends with the worker
+        theirs.close()  # so that the pipe closes when the worker dies
         worker = self._workers[ours] = Worker(process, ours)
         return worker
 
-    def _bury(self, pipe: Connection) -> str:
-        """End a worker and forget it; how it ended, which for one already dead is how it died."""
+    def _remove(self, pipe: Connection) -> str:
+        """Kill a worker, remove it, and return how it ended. For a dead worker that is how it died."""
         worker = self._workers.pop(pipe)
         worker.process.kill()
         worker.process.join()
@@ -124,9 +124,9 @@ class Workers:
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Processes started inside import nothing from the working directory until they have their parent's path.
+    """Processes started inside do not import from the working directory until they have their parent's path.
 
-    A types.py there would stand for Python's own. Python 3.10 does not know this variable.
+    Otherwise a types.py there would replace Python's own. Python 3.10 ignores this variable.
     """
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
@@ -140,16 +140,16 @@ def safe_path() -> Iterator[None]:
 
 
 def work(pipe: Connection, runs: Path, data_dir: Path | None, threads: int) -> None:
-    """A worker's life: train what comes down the pipe until the parent closes it, or is gone."""
+    """The worker's main loop: train each run that the pipe delivers, until the parent closes it or exits."""
     parent = parent_process()
     assert parent is not None, "a worker is a child"
 
     def leave() -> None:
         parent.join()
-        os._exit(1)  # in the middle of whatever the worker does, as by any kill
+        os._exit(1)  # at once, whatever the worker is doing: a run survives a kill anywhere
 
     threading.Thread(target=leave, daemon=True).start()
-    # Read when torch is loaded, which is later: no more threads are made than the runs ask for.
+    # torch is loaded later and reads these variables then. So it makes no more threads than the runs ask for.
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
     with suppress(EOFError, ConnectionError):
         while True:

@@ -1,7 +1,7 @@
 """The names of a study's experiments: a template over the settings, such as ``dfa, λ={penalty:g}``.
 
-A template is somebody else's text. In its braces stand settings and nothing else, so that it can neither look into an
-object nor ask for a name of a billion characters.
+A template is untrusted text. Its braces may hold only settings and simple number formats. So it can neither read
+attributes of an object nor produce a name of a billion characters.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, key, quoted
 from faudit.registry import unknown
 
-FORM = re.compile(r"\+?(\.\d)?[efg]")  # how a number may be written
+FORM = re.compile(r"\+?(\.\d)?[efg]")  # the allowed number formats
 
 
 def template_problems(template: Any) -> list[str]:
-    """What is wrong with a template of names."""
+    """The problems of a template."""
     if not isinstance(template, str) or not template.strip():
         return [f'expected text such as "dfa, λ={{penalty:g}}", got {quoted(template)}']
     try:
@@ -29,7 +29,7 @@ def template_problems(template: Any) -> list[str]:
 
 
 def field_problems(field: str | None, form: str, *, how: str | None) -> Iterator[str]:
-    """What is wrong with one pair of braces; None is the text after the last of them."""
+    """The problems of one pair of braces. ``field`` is None for the text after the last pair."""
     if field is None:
         return
     if field not in KEYS:
@@ -42,7 +42,7 @@ def field_problems(field: str | None, form: str, *, how: str | None) -> Iterator
 
 
 def is_number(setting: str) -> bool:
-    """Whether a setting is a number, by its key."""
+    """Whether the setting with this key is a number."""
     value = default(attribute(setting))
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -56,7 +56,7 @@ def named(template: str, config: RunConfig) -> str:
 
 
 def mixed(experiments: Mapping[str, list[RunConfig]]) -> Iterator[str]:
-    """What is wrong with names that stand for more than one experiment."""
+    """The problems of names that stand for more than one experiment."""
     for name, (first, *others) in experiments.items():
         for setting in SETTINGS:
             values = [getattr(config, setting) for config in others]

@@ -1,11 +1,11 @@
-"""The Ray engine: runs as tasks on a cluster whose nodes need share no disk with the driver.
+"""The Ray engine: trains runs as tasks on a cluster. The nodes do not need to share a disk with the driver.
 
-The driver holds a run's lock and owns its directory. A task is sent what is there (configuration, rows, checkpoint),
-trains in a temporary store of its node, and sends back each row and checkpoint; the driver writes them down in the
-order in which a trainer would. So a lost node costs what came after the last parcel, a lost driver frees its locks, and
-the driver's store is complete. A node on which task after task fails is given no more. A task reads its data from
-``--data-dir`` if its node has that; if not, the driver puts the dataset into Ray's object store, from which each node
-takes it once. Needs ``pip install 'faudit[ray]'`` here and faudit on every node.
+The driver holds the lock of a run and owns its directory. It sends the configuration, rows and checkpoint to a task.
+The task trains in a temporary store on its node and sends each new row and checkpoint back. The driver writes them in
+the same order as a local trainer. So a lost node costs only the work after its last update, a lost driver frees its
+locks, and the driver's store is complete. A node on which several tasks fail in a row gets no more tasks. A task reads
+its data from ``--data-dir`` if the node has that folder. Otherwise the driver puts the dataset into Ray's object store,
+and each node copies it once. Needs ``pip install 'faudit[ray]'`` here and faudit on every node.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from faudit.errors import ConfigError, FauditError, LockedError
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run
 from faudit.sweep.engine import Answer, Start, cores, loaded
-from faudit.sweep.update import HEADS, NEEDS_DATA, NEXT, RunUpdate, by_value, parts_of, write_down
+from faudit.sweep.run_update import HEADS, NEEDS_DATA, NEXT, RunUpdate, parts_of, task_function, write_down
 
-OBJECT_STORE = 256 * 2**20  # bytes, of a Ray of one's own: parcels only, since its workers read this disk
-CONNECT, ANSWER = 5.0, 15.0  # seconds until an address does not exist, until what is there is no Ray cluster
-LOOK_EVERY = 1.0  # seconds between two looks at the cluster's nodes
-AHEAD = 4  # parcels that a task may have sent and the driver not taken: then it waits, and the object store stays small
-SICK = 2  # tasks that a node fails one after another before it is given no more
+OBJECT_STORE = 256 * 2**20  # bytes, for a Ray on this machine: it holds only updates, since the workers read this disk
+CONNECT, ANSWER = 5.0, 15.0  # timeouts in seconds: to connect to an address, and for Ray to answer there
+LOOK_EVERY = 1.0  # seconds between two queries of the cluster's nodes
+AHEAD = 4  # updates that a task may send before the driver takes one; then it waits, so the object store stays small
+MAX_FAILURES = 2  # tasks that fail in a row on a node before it gets no more
 NODE = "ray.io/node-id"  # a label that Ray gives every node
 
 
 def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None = None) -> Start:
-    """Tasks on the cluster at an address, or on a Ray of one's own on this machine."""
+    """Run tasks on the cluster at ``address``, or start Ray on this machine."""
     try:
-        import ray  # noqa: F401  # whether it is there
+        import ray  # noqa: F401  # tests whether it is installed
     except ImportError:
         raise ConfigError(
             "--engine ray needs the package ray, which is not installed. Install it with `pip install 'faudit[ray]'`."
@@ -57,10 +57,10 @@ def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str
 
 
 def must_answer(address: str) -> None:
-    """Refuse an address within seconds where no Ray cluster answers: Ray itself would try for minutes."""
+    """Raise within seconds if no Ray cluster answers at an address. Ray itself would try for minutes."""
     advice = (
         "Start one with `ray start --head`, and make this machine one of its nodes (`ray start --address HOST:PORT`); "
-        "or leave --address out for a Ray of this machine's own."
+        "or leave out --address to start Ray on this machine."
     )
     if address != "auto":
         found = re.fullmatch(r"([^/:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", address)
@@ -84,17 +84,17 @@ def must_answer(address: str) -> None:
 
 @dataclass(eq=False)
 class Task:
-    """A run under way: its stream of parcels, and the lock that the driver holds for it."""
+    """A running task: its run, its stream of updates, and the lock that the driver holds for it."""
 
     config: RunConfig
     lock: ExitStack
     stream: Any = None
-    node: str = ""  # where it is trained, once it has begun there
+    node: str = ""  # the id of its node, once the task has begun
     remarks: list[str] = field(default_factory=list)
 
 
 class Tasks:
-    """Runs as Ray tasks, each with the processors and, on CUDA, the graphics processor that it needs."""
+    """Trains runs as Ray tasks. Each task reserves its CPUs and, on CUDA, one GPU."""
 
     def __init__(
         self, runs: Path, data_dir: Path | None, *, jobs: int | None, address: str | None, todo: Sequence[RunConfig]
@@ -110,25 +110,25 @@ class Tasks:
         self._sent: dict[str, Any] = {}  # datasets in the object store, by name
         self._nodes: list[Mapping[str, Any]] = []
         self._looked = 0.0
-        self._failures = Counter[str]()  # of each node by its id: tasks that it failed one after another
-        self._trouble = ""  # what the last of them said
+        self._failures = Counter[str]()  # node id → tasks that failed there in a row
+        self._trouble = ""  # the last failure: its node and reason
         where: dict[str, Any] = {"address": address}
         if address is None:
             where = {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
             where["num_cpus"] = jobs * threads if jobs else max(cores(), threads)
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
-        except Exception as error:  # Ray raises bare ones, as when its processes do not start in time
+        except Exception as error:  # Ray raises plain Exceptions, for example when its processes do not start in time
             said = (str(error).splitlines() or [repr(error)])[0].rstrip(".")
             raise ConfigError(f"cannot start on Ray: {said}. Check --address, or use --engine local.") from error
         kind = {"num_returns": "streaming", "max_retries": 0, "_generator_backpressure_num_objects": AHEAD}
-        self._train = ray.remote(**kind)(by_value())
+        self._train = ray.remote(**kind)(task_function())
 
     def close(self) -> None:
         for task in self._tasks:
-            task.lock.close()  # first, since Ray takes its time: no task can write here
+            task.lock.close()  # first, since Ray is slow to stop; no task can write into this store
         for task in self._tasks:
-            with suppress(self._ray.exceptions.RayError):  # a cluster that is lost
+            with suppress(self._ray.exceptions.RayError):  # the cluster is gone
                 self._ray.cancel(task.stream, force=True)
         self._ray.shutdown()
 
@@ -147,12 +147,12 @@ class Tasks:
         lock = ExitStack()
         try:
             lock.enter_context(Run(self._runs / config.run_id).locked())
-            if Run(self._runs / config.run_id).status in ENDED:  # by another driver, a moment ago
+            if Run(self._runs / config.run_id).status in ENDED:  # another driver has just finished it
                 self._end(Task(config, lock), Answer("ended", "by another process"))
             elif not any(fits(config, node) for node in self._alive()):
                 need = " and ".join(f"{amount:g} {name}" for name, amount in needs(config).items())
-                but = f" that works ({self._trouble})" if self._sick() else ""
-                text = f"needs {need} on one node: the cluster has none such{but}"
+                but = f" that works ({self._trouble})" if self._failing() else ""
+                text = f"needs {need} on one node: the cluster has no such node{but}"
                 self._end(Task(config, lock), Answer("refused", text))
             else:
                 task = Task(config, lock)
@@ -167,30 +167,30 @@ class Tasks:
             self._ray.wait([task.stream for task in self._tasks], num_returns=1, timeout=timeout)
             for _ in range(AHEAD):
                 for task in self._ready():
-                    self._hear(task)
+                    self._receive(task)
         elif not self._answers:
             time.sleep(timeout)
         found, self._answers = self._answers, []
         return found
 
     def _ready(self) -> list[Task]:
-        """The tasks of which a parcel, or the end, is here."""
+        """The tasks that have sent an update or have ended."""
         streams = [task.stream for task in self._tasks]
         ready = self._ray.wait(streams, num_returns=len(streams), timeout=0)[0] if streams else []
         return [task for task in self._tasks if task.stream in ready]
 
     def _alive(self) -> list[Mapping[str, float]]:
-        """What each node of the cluster that may be given runs has."""
+        """The resources of each node that may get runs."""
         if time.monotonic() - self._looked >= LOOK_EVERY:
             self._looked = time.monotonic()
             self._nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        return [node["Resources"] for node in self._nodes if node["NodeID"] not in self._sick()]
+        return [node["Resources"] for node in self._nodes if node["NodeID"] not in self._failing()]
 
-    def _sick(self) -> list[str]:
-        return [node for node, count in self._failures.items() if count >= SICK]
+    def _failing(self) -> list[str]:
+        return [node for node, count in self._failures.items() if count >= MAX_FAILURES]
 
     def _submit(self, task: Task) -> None:
-        """Send a run to wherever there is room; the lock is held."""
+        """Send a run to a node that has room. The caller holds the lock."""
         run = Run(self._runs / task.config.run_id)
         kept = [run.kept(epoch).name for epoch in task.config.keep_epochs]
         names = [*HEADS, "rows.jsonl", *kept, run.checkpoint.name]
@@ -198,16 +198,16 @@ class Tasks:
             files = {name: (run.path / name).read_bytes() for name in names if (run.path / name).exists()}
         need = needs(task.config)
         options: dict[str, Any] = {"num_cpus": need["CPU"], "num_gpus": need.get("GPU", 0)}
-        if sick := self._sick():
+        if failing := self._failing():
             plans = self._ray.util.scheduling_strategies
-            options["scheduling_strategy"] = plans.NodeLabelSchedulingStrategy(hard={NODE: plans.NotIn(*sick)})
-        # In a list, which Ray does not look into: only a node that has no copy of its own takes this one.
+            options["scheduling_strategy"] = plans.NodeLabelSchedulingStrategy(hard={NODE: plans.NotIn(*failing)})
+        # In a list, Ray does not resolve the reference. So only a node without its own copy fetches the dataset.
         sent = [self._sent[task.config.data]] if task.config.data in self._sent else []
         words = (task.config.to_json(), files, self._data_dir, sent, str(self._runs))
         task.node, task.stream = "", self._train.options(**options).remote(*words)
 
-    def _hear(self, task: Task) -> None:
-        """Take what a task sent next: which node it is on, then its parcels."""
+    def _receive(self, task: Task) -> None:
+        """Take the next item of a task: first the id of its node, then its updates."""
         errors = self._ray.exceptions
         try:
             came: str | RunUpdate = self._ray.get(next(task.stream))
@@ -215,42 +215,42 @@ class Tasks:
                 task.node = came
             else:
                 write_down(came, Run(self._runs / task.config.run_id))
-                self._heed(task, came.answer)
-        except errors.RayTaskError as error:  # first, since it is of its cause's kind too
+                self._handle(task, came.answer)
+        except errors.RayTaskError as error:  # first, since it is also an instance of its cause's class
             self._fail(task, str(error).strip().splitlines()[-1])
-        except FauditError as error:  # of the driver's own disk or data
+        except FauditError as error:  # from the driver's own disk or data
             self._ray.cancel(task.stream, force=True)
             self._end(task, Answer("refused", "; ".join(str(error).splitlines())))
         except (errors.RayError, StopIteration) as error:
             self._end(task, Answer("died", f"its worker was lost ({type(error).__name__})"))
 
-    def _heed(self, task: Task, answer: Answer) -> None:
-        """Do what an answer asks for; remarks are told at the end."""
+    def _handle(self, task: Task, answer: Answer) -> None:
+        """Act on an answer. Its remarks are kept and shown when the task ends."""
         if answer.word == "disk":
             self._fail(task, answer.text)
         elif answer.word == NEXT:
             task.remarks += answer.remarks
         elif answer.word == NEEDS_DATA:
             self._send(task.config.data)
-            task.remarks.append(f"{task.config.data} was not found on a node and is sent there from here")
+            task.remarks.append(f"{task.config.data} was not found on a node, so the driver sends it there")
             self._submit(task)
         else:
-            if task.node not in self._sick():
+            if task.node not in self._failing():
                 del self._failures[task.node]
             self._end(task, answer)
 
     def _fail(self, task: Task, reason: str) -> None:
-        """It is the node that could not train a run: let another one try, and give up on a node that does it again."""
+        """Handle a failure of the node itself: answer ``died``, and stop using a node that fails again and again."""
         names = {node["NodeID"]: node["NodeManagerHostname"] for node in self._nodes}
         self._trouble = f"node {names.get(task.node, 'unknown')}: {reason}"
         if task.node:
             self._failures[task.node] += 1
-            if self._failures[task.node] == SICK:
-                task.remarks.append(f"no more runs are given to {self._trouble}")
+            if self._failures[task.node] == MAX_FAILURES:
+                task.remarks.append(f"gives no more runs to {self._trouble}")
         self._end(task, Answer("died", self._trouble))
 
     def _send(self, name: str) -> None:
-        """Put a dataset where every node can take it from, once."""
+        """Put a dataset into the object store, once."""
         if name not in self._sent:
             folder = Path(self._data_dir) if self._data_dir else None
             self._sent[name] = self._ray.put(parts_of(loaded(name, folder)))
@@ -263,7 +263,7 @@ class Tasks:
 
 
 def needs(config: RunConfig) -> dict[str, int]:
-    """What a run needs of its node: a processor a thread, and a graphics processor where it trains on one."""
+    """The resources that a run needs on its node: one CPU per thread, and one GPU if it trains on CUDA."""
     return {"CPU": config.threads, **({"GPU": 1} if config.device.startswith("cuda") else {})}
 
 

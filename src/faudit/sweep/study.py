@@ -1,27 +1,27 @@
-"""A study file: shared settings and a grid → configurations, validated as a whole before anything starts.
+"""Read a study file: shared settings and a grid → configurations. The whole file is checked before anything starts.
 
-    net = "resmlp"                  # at the top level shared settings, keys spelled like the flags
-    with = ["matched"]              # controls: with every run also its baseline
+    net = "resmlp"                  # shared settings at the top level; keys are spelled like the flags
+    with = ["matched"]              # controls: add the baseline of every run
 
-    [grid]                          # every combination of the values of these lists
+    [grid]                          # one run for each combination of the values
     rule = ["bp", "dfa"]
     penalty = [0, 1e-4, 1e-2]
     seed = [42, 123, 456]
 
-    [[exclude]]                     # the grid's runs that match all of these are left out; a list means any of them
+    [[exclude]]                     # leave out runs of the grid that match all of these; a list means any of them
     rule = "bp"
     penalty = [1e-4, 1e-2]
 
-    [[include]]                     # more runs: settings over the shared ones, and if need be a grid of their own
+    [[include]]                     # more runs: their settings override the shared ones; they may have their own grid
     rule = "fa"
     [include.grid]
     seed = [42, 123]
 
-``name = "{rule}, λ={penalty:g}"``, at the top level or in an include, names experiments: the runs that share every
-setting but the seed. Figures and claims ask for them by that name; a sweep does not need it.
+``name = "{rule}, λ={penalty:g}"``, at the top level or in an include, names experiments. An experiment is the set of
+runs that share every setting except the seed. Figures and claims look experiments up by name. A sweep needs no names.
 
-A control is ``matched`` (frozen blocks, the embedding taught as the run's own rule teaches it) or the name of a frozen
-rule. Nothing is enumerated before it is counted, and every problem is told at once with its place.
+A control is ``matched`` (frozen blocks; the embedding is trained as the run's own rule trains it) or the name of a
+frozen rule. Runs are counted before they are enumerated. One error lists all problems with their places.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from faudit.rules import RULES
 from faudit.sweep import STUDIES
 from faudit.sweep.names import mixed, named, template_problems
 
-LIMIT = 10_000  # runs; more are made on request
+LIMIT = 10_000  # runs of a study; --max-runs allows more
 OTHERS = ("name", "grid", "include", "exclude", "with")  # keys of a study that are not settings
 CONTROLS = ("matched", *RULES.controls)
 Values = dict[str, Any]  # attribute → parsed value
@@ -50,7 +50,7 @@ Values = dict[str, Any]  # attribute → parsed value
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study file, and its experiments: each name with the runs of its seeds."""
+    """The runs of a study file, and its experiments: name → the runs of all seeds."""
 
     runs: list[RunConfig]
     experiments: dict[str, list[RunConfig]]
@@ -58,11 +58,11 @@ class Study:
 
 @dataclass
 class Part:
-    """Settings and a grid over others: what a study is made of, itself and each of its includes."""
+    """Fixed settings and a grid over other settings. The study's top level is a part, and so is each include."""
 
     settings: Values
     grid: dict[str, list[Any]]
-    name: str = ""  # the template of its experiments' names, if they have one
+    name: str = ""  # the template for the names of its experiments; empty if they have none
     excludes: list[dict[str, list[Any]]] = field(default_factory=list)
 
     def count(self) -> int:
@@ -75,12 +75,12 @@ class Part:
 
 @dataclass
 class Draft:
-    """A study file being read: its parts and what is wrong with them."""
+    """Parses the parts of a study file and collects the problems."""
 
     problems: list[str] = field(default_factory=list)
 
     def value(self, key: str, value: Any, place: str) -> Any:
-        """A setting's value as the config has it; None, with a problem, where it cannot be one."""
+        """The parsed value of a setting; None, with a problem added, if it is not valid."""
         try:
             return SETTINGS[attribute(key)]["parse"](value)
         except ValueError as error:
@@ -94,7 +94,7 @@ class Draft:
         return {}
 
     def tables(self, document: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
-        """The tables of that name, if there are any, each with its place."""
+        """The tables with that name, each with its place."""
         values = document.get(name)
         if isinstance(values, list) and values:
             places = [f"[[{name}]] {place}" for place in range(1, len(values) + 1)]
@@ -104,7 +104,7 @@ class Draft:
         return []
 
     def known(self, keys: Mapping[str, Any], place: str, *, besides: Sequence[str] = ()) -> list[str]:
-        """The keys that are settings; the others are problems."""
+        """The keys that are settings. Adds a problem for each unknown key."""
         valid = [*KEYS, *besides]
         for key in keys:
             if key not in valid:
@@ -122,7 +122,7 @@ class Draft:
         return {attribute(key): self.axis(key, values[key], place) for key in self.known(values, f"{place} ")}
 
     def axis(self, key: str, values: Any, place: str) -> list[Any]:
-        """One list of a grid, each value once."""
+        """The parsed values of one list of a grid. Each value may occur once."""
         if not isinstance(values, list) or not values:
             self.problems.append(f"{place} {key}: expected a list of at least one value, got {quoted(values)}")
             return []
@@ -136,22 +136,22 @@ class Draft:
         return parsed
 
     def part(self, settings: Values, values: Mapping[str, Any], place: str, *, name: str) -> Part:
-        """Settings with the grid that goes with them."""
+        """Settings with their grid."""
         grid = self.grid(values["grid"], place) if "grid" in values else {}
         for key in [key for key in KEYS if attribute(key) in grid and key in values]:
             self.problems.append(
-                f"{place} {key}: also set outside the grid, as {quoted(values[key])}. Take one of them out."
+                f"{place} {key}: also set outside the grid, as {quoted(values[key])}. Remove one of them."
             )
         return Part(settings, grid, name)
 
     def name(self, template: Any, place: str) -> str:
-        """A template of names."""
+        """A checked template for names; empty, with problems added, if it is not valid."""
         found = template_problems(template)
         self.problems += [f"{place}name: {problem}" for problem in found]
         return "" if found else str(template)
 
     def exclude(self, values: Mapping[str, Any], place: str) -> dict[str, list[Any]]:
-        """What an excluded run looks like: for each setting the values that match."""
+        """An exclude: for each of its settings, the values that match."""
         if not values:
             self.problems.append(f"{place} is empty: expected at least one setting, since it would exclude everything")
         matched = {}
@@ -175,12 +175,12 @@ class Draft:
 
 
 def read(path: Path, overrides: Mapping[str, Any] | None = None, *, limit: int = LIMIT) -> list[RunConfig]:
-    """The runs of a study file, or of a built-in study by its name; ``overrides`` are the command line's settings."""
+    """The runs of a study file or a built-in study. ``overrides`` are settings from the command line."""
     return read_study(path, overrides, limit=limit).runs
 
 
 def read_study(path: Path, overrides: Mapping[str, Any] | None = None, *, limit: int = LIMIT) -> Study:
-    """The same with the names of its experiments."""
+    """The runs of a study with its named experiments."""
     if str(path) in STUDIES and not path.exists():
         path = STUDIES[str(path)]
     try:
@@ -192,7 +192,7 @@ def read_study(path: Path, overrides: Mapping[str, Any] | None = None, *, limit:
 
 
 def study_of(document: Mapping[str, Any], overrides: Mapping[str, Any], *, where: str, limit: int = LIMIT) -> Study:
-    """A study's runs, each once, in the order of the file, controls last."""
+    """The runs of a study, each once, in the order of the file. Controls come last."""
     draft = Draft()
     shared = {**document, **overrides}
     settings = draft.settings(shared, "", besides=OTHERS)
@@ -208,25 +208,25 @@ def study_of(document: Mapping[str, Any], overrides: Mapping[str, Any], *, where
     if not document.keys() - {"with", "name"}:
         draft.problems.append("the study is empty: expected settings, a [grid] or an [[include]]")
     if excludes and "grid" not in document:
-        draft.problems.append("[[exclude]]: expected a [grid] to leave runs out of, got none")
+        draft.problems.append("[[exclude]]: expected a [grid] to exclude runs from, got none")
     if draft.problems:
         raise ConfigError(listing(draft.problems, where=where))
-    parts[0].excludes = excludes  # there are some only if the grid's part is there, and it is the first
+    parts[0].excludes = excludes  # excludes need a grid, and the part with the grid is the first
     total = sum(part.count() for part in parts) * (1 + len(controls))
     if total > limit:
         raise ConfigError(
             f"the study has {total:,} runs, controls and excluded ones counted: expected at most {limit:,} ({where}). "
-            f"Take values out of its grid, or allow them with --max-runs {total}."
+            f"Remove values from its grid, or allow them with --max-runs {total}."
         )
     return enumerated(parts, controls, where=where)
 
 
 def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
-    """The runs themselves; problems that only a combination has are told once each, with how many runs have them."""
+    """The runs of all parts and their controls. A problem of several combinations is listed once with its count."""
     found: dict[str, RunConfig] = {}
     experiments: dict[str, list[RunConfig]] = {}
     problems: dict[str, int] = {}
-    idle = set(range(len(parts[0].excludes)))  # excludes that have matched nothing yet
+    idle = set(range(len(parts[0].excludes)))  # excludes that have not matched a run yet
     for part in parts:
         for values in part.combinations():
             try:
@@ -239,14 +239,14 @@ def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
             idle -= hits
             run_id = config.run_id
             if not hits and run_id in found:
-                problems[f"{run_id} is asked for twice. Take it out of the grid or of an [[include]]."] = 1
+                problems[f"{run_id} occurs twice. Remove it from the grid or from an [[include]]."] = 1
             elif not hits:
                 found[run_id] = config
                 if part.name:
                     experiments.setdefault(named(part.name, config), []).append(config)
     told = [f"{line}{f' (in {count} runs)' if count > 1 else ''}" for line, count in problems.items()]
     told += mixed(experiments)
-    told += [f"[[exclude]] {i + 1}: matches no run of the grid. Take it out." for i in sorted(idle)]
+    told += [f"[[exclude]] {i + 1}: matches no run of the grid. Remove it." for i in sorted(idle)]
     if not (told or found):
         told = ["the study has no runs: everything in its grid is excluded"]
     if told:

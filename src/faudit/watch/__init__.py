@@ -1,1 +1,1 @@
-"""Models and loops that are not ours."""
+"""The audit of models that were not built with faudit."""

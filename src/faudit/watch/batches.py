@@ -1,4 +1,4 @@
-"""The caller's batches as one buffer: pairs (x, y), x a tensor or a mapping of tensors, put end to end."""
+"""Concatenate the caller's batches into one buffer. A batch is a pair (x, y), x a tensor or a mapping of tensors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from faudit.errors import ModelError
-from faudit.watch.net import Inputs, described, told
+from faudit.watch.net import Inputs, described, error_text
 
 WHAT = "expected a pair (x, y), x a tensor or a mapping of tensors, y a tensor with one entry for each sample"
 
 
 def buffer(batches: Iterable[Any], *, samples: int | None) -> tuple[Inputs, Tensor]:
-    """As many samples as asked for, from the first on; all of them where None."""
+    """The first ``samples`` samples of the batches; all of them if None."""
     if samples is not None and (not isinstance(samples, int) or samples < 1):
         raise ModelError(f"samples: expected a whole number of at least 1, got {samples!r}")
     if isinstance(batches, Tensor | Mapping) or not isinstance(batches, Iterable):
@@ -37,7 +37,7 @@ def buffer(batches: Iterable[Any], *, samples: int | None) -> tuple[Inputs, Tens
 
 
 def pair(batch: Any, *, where: str) -> tuple[Inputs, Tensor]:
-    """One batch, checked."""
+    """Check one batch."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise ModelError(f"{where}: {WHAT}; got {described(batch)}")
     x, y = batch
@@ -53,16 +53,18 @@ def pair(batch: Any, *, where: str) -> tuple[Inputs, Tensor]:
 
 
 def joined(parts: list[Any]) -> Any:
-    """Batches end to end."""
+    """Concatenate tensors, or mappings of tensors."""
     if isinstance(parts[0], Mapping):
         if any(not isinstance(part, Mapping) or part.keys() != parts[0].keys() for part in parts):
-            raise ModelError(f"the batches: expected the same inputs in each, {', '.join(parts[0])}, got others")
+            raise ModelError(
+                f"the batches: expected the same inputs in each, {', '.join(parts[0])}, got different ones"
+            )
         return {name: joined([part[name] for part in parts]) for name in parts[0]}
     try:
         return torch.cat(parts).detach()
     except (RuntimeError, TypeError) as error:
         raise ModelError(
-            f"the batches cannot be put end to end: expected samples of one shape and type, got {told(error)}. "
+            f"the batches cannot be concatenated: expected samples of one shape and type, got {error_text(error)}. "
             "Pad them to one length."
         ) from error
 

@@ -1,8 +1,8 @@
-"""Copies of a foreign model that are safe to measure, or one line that says why there are none.
+"""Copies of a foreign model that are safe to measure, or a one-line error that says why there are none.
 
-Measured are two copies, one as it is and one in float64, both in eval mode and without gradients of their own; the
-caller's object is only ever copied. A copy that gives two answers to one question, keeps a memory of being asked, or
-lets samples look at one another has no gradient per sample, so it is refused before anything is measured.
+The audit measures two copies, one in the model's own precision and one in float64. Both are in eval mode and require no
+gradients. The caller's model is copied and never run. A model that is not deterministic, changes its state in a forward
+pass or mixes the samples of a batch has no reproducible gradient per sample. It is refused before any measurement.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from torch import Tensor, nn
 
 from faudit.errors import ModelError
 from faudit.watch.batches import cut
-from faudit.watch.net import ForeignNet, Inputs, described, tap_names, told
+from faudit.watch.net import ForeignNet, Inputs, described, error_text, tap_names
 from faudit.watch.reading import doubled
 
-MIXING = 1e-3  # of the largest logit: how much half a batch may differ from the whole, in float64
+MIXING = 1e-3  # largest difference between half a batch and the whole in float64, relative to the largest logit
 
 
 @contextmanager
 def same_randomness() -> Iterator[None]:
-    """Whatever is drawn inside, every generator stands afterwards where it stood."""
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # a seed is set on all of them
+    """Restore the state of every random generator when the context ends."""
+    devices = (
+        range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    )  # ``manual_seed`` seeds all devices
     python, legacy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=devices):
@@ -56,7 +58,7 @@ def inspected(model: nn.Module, x: Inputs, *, patterns: Sequence[str], samples: 
 
 
 def refuse_weights(model: nn.Module) -> None:
-    """What is not dense, real and finite; a buffer may hold infinities (an attention mask)."""
+    """Refuse weights that are not dense, real and finite; a buffer may hold infinities (an attention mask)."""
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
         if value.is_meta or isinstance(value, nn.UninitializedParameter | nn.UninitializedBuffer):
             raise ModelError(f"the model's {name!r} has no values yet: expected a model with its weights loaded.")
@@ -77,22 +79,22 @@ def refuse_weights(model: nn.Module) -> None:
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """A copy in eval mode that asks for no gradients of its own."""
+    """A copy in eval mode whose parameters require no gradients."""
     try:
         return copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
     except Exception as error:
         raise ModelError(
-            f"the model cannot be copied: {told(error)}. An audit works on copies; build the model afresh, load its "
+            f"the model cannot be copied: {error_text(error)}. An audit works on copies; build a new model, load its "
             "weights, and give that."
         ) from error
 
 
 def steady(model: nn.Module, names: tuple[str, ...], x: Inputs, *, samples: int) -> tuple[ForeignNet, Tensor]:
-    """The copy as a net, if two passes over the same batch leave it as it was and agree to the last bit."""
+    """The copy as a net, if two passes over one batch agree to the last bit and do not change its state."""
     shape = () if isinstance(x, Mapping) else tuple(x.shape[1:])
     net = ForeignNet(shape, 0, model, names)
     before = {name: value.clone() for name, value in tensors(model).items()}
-    with torch.enable_grad():  # so that a tap inside no-grad code is found out
+    with torch.enable_grad():  # so that a tap inside no-grad code is detected
         torch.manual_seed(0)
         first, logits = net.record(x)
         refuse_changed(before, tensors(model))
@@ -106,14 +108,14 @@ def steady(model: nn.Module, names: tuple[str, ...], x: Inputs, *, samples: int)
         if not identical(one, two):
             raise ModelError(
                 f"the model is not deterministic in eval mode: the same batch twice gave different numbers, first at "
-                f"{name!r}. Refused, since nothing measured on it could be measured again; switch its randomness off."
+                f"{name!r}. Refused, because no measurement could be repeated. Switch its randomness off."
             )
     classes = logits.shape[1] if logits.ndim == 2 else 0
     return ForeignNet(shape, classes, model, tuple(first)), logits.detach()
 
 
 def refuse_shapes(taps: Mapping[str, Tensor], *, samples: int) -> None:
-    """Every tap has the samples first."""
+    """Refuse a tap whose first dimension is not the samples."""
     for name, h in taps.items():
         if h.ndim < 2 or len(h) != samples:
             raise ModelError(
@@ -123,26 +125,26 @@ def refuse_shapes(taps: Mapping[str, Tensor], *, samples: int) -> None:
 
 
 def refuse_changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """A buffer, weight or attribute that a forward pass in eval mode wrote to."""
+    """Refuse a model whose forward pass in eval mode changes a buffer, weight or attribute."""
     for name in (*before, *(after.keys() - before.keys())):
         if name not in before or name not in after or not identical(before[name], after[name]):
             raise ModelError(
                 f"the model changes its own state in eval mode: {name!r} differs after a forward pass. Expected a "
-                "forward() that only reads; make the write depend on self.training."
+                "forward() that writes nothing. Make the write depend on self.training."
             )
 
 
 def refuse_mixing(exact: ForeignNet, x: Inputs, *, samples: int) -> None:
-    """The logits of half a batch are those of the whole: else a sample's gradient is not its own."""
+    """Refuse a model whose logits for half a batch differ from those for the whole: its samples affect one another."""
     with torch.no_grad():
         try:
             _, whole = exact.record(x)
         except ModelError as error:
-            if error.__cause__ is None:  # a refusal of ours, not the model's own failure
+            if error.__cause__ is None:  # raised by faudit, not by the model
                 raise
             raise ModelError(
-                f"the model runs as it is and not in float64, which its precision is held against: "
-                f"{told(error.__cause__)}. Expected code without a fixed dtype, and its tensors as buffers."
+                f"the model runs in its own precision but not in float64, the reference for its precision: "
+                f"{error_text(error.__cause__)}. Expected code without a fixed dtype, and its tensors as buffers."
             ) from error
         if samples < 2:
             return
@@ -151,20 +153,20 @@ def refuse_mixing(exact: ForeignNet, x: Inputs, *, samples: int) -> None:
     limit = MIXING * float(whole.abs().max())
     if half.shape[1:] != whole.shape[1:] or not bool(((half - whole[: len(half)]).abs() <= limit).all()):
         if not bool(torch.isfinite(whole).all()):
-            return  # an overflow, which the probes will tell
+            return  # an overflow, which the probes report
         raise ModelError(
-            "the samples of a batch look at one another in eval mode: half a batch gave other logits than the whole. "
-            "Expected each sample on its own; a BatchNorm needs its running statistics."
+            "the samples of a batch affect one another in eval mode: half a batch gave other logits than the whole. "
+            "Expected independent samples; a BatchNorm needs its running statistics."
         )
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Every weight and buffer."""
+    """Every weight and buffer by name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def attributes(model: nn.Module) -> dict[str, Any]:
-    """What else a module may remember: numbers, words and tensors among its attributes, the lengths of collections."""
+    """Other state of the modules: numbers, text and tensors among the attributes, and the lengths of collections."""
     held: dict[str, Any] = {}
     for path, module in model.named_modules():
         for name, value in vars(module).items():
@@ -179,7 +181,7 @@ def attributes(model: nn.Module) -> dict[str, Any]:
 
 
 def identical(a: Any, b: Any) -> bool:
-    """Equal to the last bit, NaN to NaN."""
+    """Whether two values are equal to the last bit; NaN equals NaN."""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return type(a) is type(b) and (a == b or (a != a and b != b))
     if a.dtype != b.dtype or a.shape != b.shape:

@@ -1,6 +1,6 @@
-"""A rule of which only its credit is known: a callable ``(taps, logits, y) -> credits``, shaped as the taps.
+"""A rule that is known only by its credit: a callable ``(taps, logits, y) -> credits``, shaped like the taps.
 
-It can be measured, since Γ, ρ and nudging judge credit alone; it cannot train.
+It can be measured, because Γ, ρ and nudging need only the credit. It cannot train a model.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from torch import Tensor
 from faudit.errors import ModelError
 from faudit.nets.net import Net, Params
 from faudit.rules.rule import Objective, Rule, State
-from faudit.watch.net import ForeignNet, described, told
+from faudit.watch.net import ForeignNet, described, error_text
 
 Credit = Callable[[list[Tensor], Tensor, Tensor], Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
 class ExternalCredit(Rule):
-    """The credit that a callable gives."""
+    """A rule whose credit comes from a callable."""
 
     signal: Credit | None = None
 
     def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
-        raise ModelError("a credit callable says what to teach and not how: it can be measured, not trained with.")
+        raise ModelError("a credit callable gives a signal but no update: it can be measured but not trained with.")
 
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
-        assert isinstance(net, ForeignNet) and self.signal is not None, "asked only where a credit was given"
+        assert isinstance(net, ForeignNet) and self.signal is not None, "called only if a credit was given"
         try:
-            # Copies: a callable that writes into its arguments spoils nothing.
+            # Copies, because a callable may write into its arguments.
             signals = self.signal([h.detach().clone() for h in taps], logits.detach().clone(), y.clone())
         except Exception as error:
             raise ModelError(
-                f"the credit callable failed: {told(error)}. Expected credit(taps, logits, y) with {len(taps)} taps, "
-                f"logits {described(logits)} and y {described(y)}."
+                f"the credit callable failed: {error_text(error)}. Expected credit(taps, logits, y) with {len(taps)} "
+                f"taps, logits {described(logits)} and y {described(y)}."
             ) from error
         return [net.tap(signal) for signal in checked(signals, net.names, taps)]
 
 
 def checked(signals: object, names: Sequence[str], taps: Sequence[Tensor]) -> list[Tensor]:
-    """The callable's answer, if it is one finite signal for each tap, of its shape."""
+    """Check that the callable returned one finite signal for each tap, of the shape of the tap."""
     if not isinstance(signals, list | tuple) or len(signals) != len(taps):
         came = f"{len(signals)}" if isinstance(signals, list | tuple) else type(signals).__name__
         raise ModelError(
@@ -54,7 +54,7 @@ def checked(signals: object, names: Sequence[str], taps: Sequence[Tensor]) -> li
     for name, signal, h in zip(names, signals, taps, strict=True):
         if not isinstance(signal, Tensor) or signal.shape != h.shape or not signal.is_floating_point():
             raise ModelError(
-                f"the credit callable at the tap {name!r}: expected a signal shaped as the tap, {described(h)}, "
+                f"the credit callable at the tap {name!r}: expected a signal of the shape of the tap, {described(h)}, "
                 f"got {described(signal)}"
             )
         if not bool(torch.isfinite(signal).all()):
@@ -66,5 +66,5 @@ def checked(signals: object, names: Sequence[str], taps: Sequence[Tensor]) -> li
 
 
 def not_finite(values: Tensor) -> int:
-    """How many are NaN or infinite."""
+    """The number of values that are NaN or infinite."""
     return int((~torch.isfinite(values)).sum())

@@ -1,10 +1,10 @@
-"""The audit of any ``nn.Module``: it is measured at named submodules and judged as a run is.
+"""Audit any ``nn.Module``: measure it at named submodules and judge it like a run.
 
-Measured are hidden norms, gradient norms, precision and stability; given a credit callable, also Γ, ρ and their nulls.
-The model stays as it was to the last bit (weights, buffers, ``.grad``, hooks, mode and generators), because copies of
-it are measured (``watch/copies.py``). The null of a credit is the credit under fresh feedback where the caller can draw
-it. Otherwise it is the same credit turned at random (``watch/reading.py``). The row says which. With a credit an audit
-costs about 100 forward passes for each tap.
+The audit measures hidden norms, gradient norms, precision and stability. With a credit callable it also measures Γ, ρ
+and their nulls. It measures copies (``watch/copies.py``), so the model itself does not change: weights, buffers,
+``.grad``, hooks, mode and generators stay the same to the last bit. The null of a credit is the credit under fresh
+feedback if the caller can draw it. Otherwise it is the same credit turned at random (``watch/reading.py``). The row
+says which. With a credit, an audit costs about 100 forward passes per tap.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from faudit.watch.credit import Credit
 from faudit.watch.net import described
 from faudit.watch.reading import ForeignReading, Fresh, Loss
 
-WHY_NOT: dict[Need, str] = {  # of what a probe may need and a foreign model may lack
+WHY_NOT: dict[Need, str] = {  # why a foreign model may not offer what a probe needs
     "classes": "the labels do not name one class for each sample",
     "credit": "no credit was given",
-    "parameters": "a foreign model has no embedding, blocks and readout to tell its weights apart",
-    "rule": "of a foreign model's rule at most the credit is known",
+    "parameters": "a foreign model does not say which weights belong to embedding, blocks and readout",
+    "rule": "only the credit of a foreign model's rule can be known",
 }
 COLUMNS = {"‖h‖": "hidden_norms", "‖g‖": "grad_norms", "precise": "precision_agree", "Γ": "gamma", "ρ": "rho"}
 
 
 @dataclass(frozen=True)
 class AuditedModel:
-    """A foreign model with its numbers, one for each tap where a row's entry is a list, and its verdict."""
+    """The measurements and the verdict of a foreign model; a list entry of the row has one number per tap."""
 
     taps: tuple[str, ...]
     samples: int
@@ -55,7 +55,7 @@ class AuditedModel:
         return {"taps": list(self.taps), "samples": self.samples, **measured, **self.verdict.to_json()}
 
     def table(self) -> list[list[str]]:
-        """The head, then one line a tap; a dash where a number was not measured or has no value."""
+        """A header and one line per tap; a dash stands for a number that was not measured or is undefined."""
         numbers = [self.row.numbers(entry) or [None] * len(self.taps) for entry in COLUMNS.values()]
         return [
             ["tap", *COLUMNS],
@@ -74,12 +74,12 @@ class AuditedModel:
         ]
         known = {"accuracy": "acc_eval", "loss": "loss_eval", "stability": "stability"}
         values = {name: self.row.number(entry) for name, entry in known.items()}
-        told = [f"{name} {value:.4g}" for name, value in values.items() if value is not None]
-        lines += [f"{self.samples} samples" + "".join(f", {text}" for text in told)]
+        scalars = [f", {name} {value:.4g}" for name, value in values.items() if value is not None]
+        lines += [f"{self.samples} samples" + "".join(scalars)]
         return "\n".join([*lines, self.verdict.verdict, *(f"    {reason}" for reason in self.verdict.reasons)])
 
     def page(self, title: str) -> str:
-        """Markdown for an appendix."""
+        """The audit as a Markdown page for an appendix."""
         head, *rows = self.table()
         return "\n".join(
             [
@@ -107,13 +107,13 @@ def audit_model(
     protocol: str | Protocol = DEFAULT,
     seed: int = 0,
 ) -> AuditedModel:
-    """Measure a model at its taps and judge it; the model is left as it was to the last bit.
+    """Measure a model at its taps and judge it; the model does not change.
 
-    ``batches`` are pairs (x, y), x a tensor or a mapping of tensors that the model takes by name; ``taps`` names or
-    patterns of submodules; ``credit(taps, logits, y)`` gives a signal shaped as each tap, ``fresh(generator)`` such a
-    callable with its feedback drawn anew; ``loss(logits, y)`` one number a sample, cross-entropy unless given;
-    ``frozen`` the accuracies of matched models whose tapped blocks never trained; ``protocol`` the name of one, or a
-    protocol of your own.
+    ``batches`` are pairs (x, y); x is a tensor, or a mapping of tensors that the model takes by name. ``taps`` are
+    names or patterns of submodules. ``credit(taps, logits, y)`` returns a signal of the shape of each tap.
+    ``fresh(generator)`` returns such a callable with newly drawn feedback. ``loss(logits, y)`` returns one number per
+    sample; the default is cross-entropy. ``samples`` limits the number of samples. ``frozen`` are the accuracies of
+    matched models whose tapped blocks never trained. ``protocol`` is the name of a protocol, or a ``Protocol``.
     """
     asked = protocol_named(protocol)
     patterns = [taps] if isinstance(taps, str) else taps
@@ -137,11 +137,11 @@ def audit_model(
         row, left_out = measured(reading)
     controls = [Control(f"frozen {place}", accuracy, by_hand=True) for place, accuracy in enumerate(frozen)]
     classes = net.classes if reading.is_classification else 0
-    of_case = Row(row, epoch=0, test_acc=row["acc_eval"])  # the buffer is what a foreign model is tested on
+    of_case = Row(row, epoch=0, test_acc=row["acc_eval"])  # a foreign model is tested on the buffer
     verdict = judge(Case(None, [of_case], samples=len(y), classes=classes, frozen=controls), asked)
     typed = ", ".join(f"{accuracy:g}" for accuracy in frozen)
     remarks = [f"the frozen accuracy was given by hand ({typed}): faudit has not measured it"] if frozen else []
-    remarks += ["no credit was given: this is of the network alone"] if credit is None else []
+    remarks += ["no credit was given: the verdict covers the network alone"] if credit is None else []
     return AuditedModel(net.names, len(y), row, replace(verdict, reasons=(*verdict.reasons, *remarks)), left_out)
 
 
@@ -150,10 +150,10 @@ def is_list_of(values: object, kind: Any) -> bool:
 
 
 def measured(reading: ForeignReading) -> tuple[Row, dict[str, str]]:
-    """Every number that the model, the loss and the credit allow, and for each other probe the reason."""
+    """The row of every probe that can run, and for each other probe the reason."""
     offers = reading.offers
     if "credit" in offers:
-        refuse_moods(reading)
+        refuse_nondeterministic(reading)
     row = Row(
         null_of=None if "credit" not in offers else TURNED if reading.fresh is None else FRESH,
         dtype=str(reading.trace.logits.dtype).removeprefix("torch."),
@@ -169,11 +169,11 @@ def measured(reading: ForeignReading) -> tuple[Row, dict[str, str]]:
 
 
 def refuse_labels(logits: Tensor, y: Tensor) -> None:
-    """Cross-entropy needs a class for each sample."""
+    """Refuse labels that do not give cross-entropy one class per sample."""
     if logits.ndim != 2 or y.ndim != 1 or y.dtype != torch.int64:
         raise ModelError(
             f"cross-entropy: expected logits [n, classes] and int64 labels [n], got {described(logits)} and "
-            f"{described(y)}. Give a loss of your own: loss(logits, y) → one number a sample."
+            f"{described(y)}. Give your own loss: loss(logits, y) → one number per sample."
         )
     if int(y.min()) < 0 or int(y.max()) >= logits.shape[1]:
         raise ModelError(
@@ -182,8 +182,8 @@ def refuse_labels(logits: Tensor, y: Tensor) -> None:
         )
 
 
-def refuse_moods(reading: ForeignReading) -> None:
-    """A credit that changes from call to call is not the signal that anything was taught with."""
+def refuse_nondeterministic(reading: ForeignReading) -> None:
+    """Refuse a credit that changes from call to call: it is not the signal that taught the model."""
     again = reading.credits_under({})
     for name, one, two in zip(reading.net.names, reading.credits, again, strict=True):
         if not identical(one, two):

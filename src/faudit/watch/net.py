@@ -1,9 +1,9 @@
-"""Any ``nn.Module`` with a net's face: its taps are the outputs of named submodules, in the order in which they run.
+"""Any ``nn.Module`` with the interface of a net: its taps are the outputs of named submodules, in execution order.
 
-A forward hook reads a tap, and another puts a moved state in its place and lets the rest of the model run: the model's
-own code stays the only definition of what it computes. Where a submodule returns a tuple, a list or a mapping, the tap
-is its first tensor, and what is put back has the same structure. There is no embedding, branch or readout to call, so
-no rule can train such a net; probes can read it. The model given here is written to by nobody but its own ``forward``.
+A forward hook reads a tap. Another hook replaces a tap by a moved state and lets the rest of the model run, so the
+model's own code defines what it computes. If a submodule returns a tuple, list or mapping, the tap is its first tensor
+and the replacement keeps the structure. Such a net has no embedding, branch or readout to call, so probes can read it
+but no rule can train it. Only the model's own ``forward`` can write to the model.
 """
 
 from __future__ import annotations
@@ -22,15 +22,20 @@ from faudit.errors import FauditError, ModelError
 from faudit.nets.net import Net, Params, Trace
 from faudit.registry import nearest
 
-Inputs = Tensor | Mapping[str, Tensor]  # what a model is called with: model(x), or model(**x)
+Inputs = Tensor | Mapping[str, Tensor]  # the model is called as model(x) or model(**x)
 
-CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)  # held, never called
-LISTED = 20  # names in an error; of a large model there are thousands
+CONTAINERS = (
+    nn.ModuleList,
+    nn.ModuleDict,
+    nn.ParameterList,
+    nn.ParameterDict,
+)  # they hold modules and are never called
+LISTED = 20  # most names in an error; a large model has thousands
 
 
 @dataclass(frozen=True, eq=False)
 class ForeignNet(Net):
-    """A model and the names of its taps; each tap carries a signal and is held against the gradient at the same tap."""
+    """A model and the names of its taps; the signal of each tap is compared with the gradient at that tap."""
 
     model: nn.Module
     names: tuple[str, ...]
@@ -41,12 +46,12 @@ class ForeignNet(Net):
 
     @property
     def is_pure(self) -> bool:
-        return False  # hooks come and go
+        return False  # it adds and removes hooks
 
     def record(self, x: Inputs) -> tuple[dict[str, Tensor], Tensor]:
-        """One pass: each tap by name, in the order in which they came, and the logits.
+        """One forward pass: each tap by name, in execution order, and the logits.
 
-        Where gradients are on, every tap is in the graph, whether or not the model's weights ask for gradients.
+        With gradients enabled, every tap is in the graph, even if no weight of the model requires gradients.
         """
         seen: dict[str, Tensor] = {}
         graded = torch.is_grad_enabled()
@@ -60,12 +65,12 @@ class ForeignNet(Net):
             if graded and not torch.is_grad_enabled():
                 raise ModelError(
                     f"the tap {name!r} runs inside no-grad code: expected a state that a gradient can be taken at. "
-                    "Remove torch.no_grad() around it, or tap what comes after."
+                    "Remove torch.no_grad() around it, or tap a later submodule."
                 )
             if not h.is_floating_point():
                 raise ModelError(f"the tap {name!r}: expected floating point, got {described(h)}. Tap another one.")
             seen[name] = h if h.requires_grad else h.detach().requires_grad_(graded)
-            return seen[name].clone()  # what follows may write into it
+            return seen[name].clone()  # later code may write into it
 
         with outputs_through(self.model, {name: partial(keep, name) for name in self.names}):
             logits = logits_of(called(self.model, x))
@@ -80,7 +85,7 @@ class ForeignNet(Net):
         return Trace(taps[0], taps, [], logits)
 
     def moved(self, x: Inputs, tap: int, h: Tensor) -> Tensor:
-        """The logits had this tap been h, whatever the model computes before it."""
+        """The logits if the output of this tap is replaced by h."""
         with outputs_through(self.model, {self.names[tap]: lambda _: h.clone()}) as reached:
             logits = logits_of(called(self.model, x))
         if not reached:
@@ -108,16 +113,16 @@ class ForeignNet(Net):
     def _refuse_silent(self, name: str) -> NoReturn:
         raise ModelError(
             f"the tap {name!r} does not run in a forward pass of this model with gradients "
-            f"{'on' if torch.is_grad_enabled() else 'off'}: expected a submodule that always does. Leave it out; of a "
-            "compiled or scripted model, give the original."
+            f"{'on' if torch.is_grad_enabled() else 'off'}: expected a submodule that always runs. Leave it out; "
+            "instead of a compiled or scripted model, give the original."
         )
 
     def _refuse(self, what: str) -> NoReturn:
-        raise ModelError(f"a foreign model has taps and no {what}: it can be measured, not trained by a rule.")
+        raise ModelError(f"a foreign model has taps but no {what}: it can be measured but not trained by a rule.")
 
 
 def tap_names(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
-    """The submodules that some pattern matches; each pattern must match one.
+    """The submodules that match some pattern; each pattern must match at least one.
 
     ``*`` stands for one whole component of a dotted name or a part of it, ``**`` for any number of components.
     """
@@ -143,7 +148,7 @@ def tap_names(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a dotted name is one that a pattern means."""
+    """Whether a dotted name matches a pattern."""
     return _matches(tuple(name.split(".")), tuple(pattern.split(".")))
 
 
@@ -173,9 +178,9 @@ def _component(word: str, pattern: str) -> bool:
 
 @contextmanager
 def outputs_through(model: nn.Module, changes: Mapping[str, Callable[[Tensor], Tensor]]) -> Iterator[set[str]]:
-    """Send the first tensor of each named submodule's output through a function; no hook is left behind.
+    """Apply a function to the first tensor of each named submodule's output; removes its hooks afterwards.
 
-    Yields the names of those that ran, which is empty until they do.
+    Yields the set of names of the submodules that have run.
     """
     reached: set[str] = set()
 
@@ -200,7 +205,7 @@ def outputs_through(model: nn.Module, changes: Mapping[str, Callable[[Tensor], T
 
 
 def changed(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same structure with its first tensor changed; None where it holds none."""
+    """The same structure with its first tensor changed; None if it holds no tensor."""
     if isinstance(output, Tensor):
         return change(output)
     if isinstance(output, Mapping):
@@ -213,26 +218,28 @@ def changed(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
         for place, value in enumerate(output):
             if (new := changed(value, change)) is not None:
                 parts = [*output[:place], new, *output[place + 1 :]]
-                make: Any = getattr(type(output), "_make", type(output))  # a namedtuple takes its parts one by one
+                make: Any = getattr(
+                    type(output), "_make", type(output)
+                )  # a namedtuple takes its parts as separate arguments
                 return make(parts)
     return None
 
 
 def called(model: nn.Module, x: Inputs) -> Any:
-    """The model's output; whatever it raises becomes one line that says what it was given."""
+    """Call the model; an exception becomes a one-line error that describes the input."""
     try:
         return model(**x) if isinstance(x, Mapping) else model(x)
     except FauditError:
         raise
     except Exception as error:
         raise ModelError(
-            f"the model failed on its input, {described(x)}: {told(error)}. Expected what its forward() takes: "
+            f"the model failed on its input, {described(x)}: {error_text(error)}. Expected what its forward() takes: "
             "integers for an embedding, else floating point of the model's own dtype and shape."
         ) from error
 
 
 def logits_of(output: Any) -> Tensor:
-    """The tensor that the loss is taken of."""
+    """The logits in the output of a model."""
     first = output[0] if isinstance(output, tuple | list) and output else output
     named = first.get("logits") if isinstance(first, Mapping) else getattr(first, "logits", first)
     if not isinstance(named, Tensor):
@@ -244,7 +251,7 @@ def logits_of(output: Any) -> Tensor:
 
 
 def described(x: object) -> str:
-    """Type and shape for an error."""
+    """Type and shape, for an error."""
     if isinstance(x, Tensor):
         return f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
     if isinstance(x, Mapping):
@@ -252,7 +259,7 @@ def described(x: object) -> str:
     return type(x).__name__
 
 
-def told(error: BaseException) -> str:
-    """What an exception of somebody else's code says, on one line."""
+def error_text(error: BaseException) -> str:
+    """The type and the first line of an exception from the caller's code."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}" + (f": {lines[0].rstrip('.')}" if lines else "")

@@ -18,7 +18,7 @@ from faudit.nets.net import Trace
 from faudit.probes import Need
 from faudit.probes.probe import Reading
 from faudit.watch.credit import Credit, ExternalCredit
-from faudit.watch.net import ForeignNet, Inputs, described, told
+from faudit.watch.net import ForeignNet, Inputs, described, error_text
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # logits, y → the loss of each sample, [n]
 Fresh = Callable[[torch.Generator], Credit]  # the credit, had its feedback been drawn from this generator
@@ -64,7 +64,7 @@ class ForeignReading(Reading):
             losses = self.own_loss(logits, self.y)
         except Exception as error:
             raise ModelError(
-                f"the loss failed: {told(error)}. Expected loss(logits, y) with logits {described(logits)} and "
+                f"the loss failed: {error_text(error)}. Expected loss(logits, y) with logits {described(logits)} and "
                 f"y {described(self.y)}."
             ) from error
         if not isinstance(losses, Tensor) or losses.shape != (len(self.y),):
@@ -80,8 +80,16 @@ class ForeignReading(Reading):
 
     @cached_property
     def errors(self) -> Tensor:
+        return self._errors_at(self.trace.logits)
+
+    @cached_property
+    def errors_in_double(self) -> Tensor:
+        return self.doubled._errors_at(self.trace.logits.double())  # its labels are float64 too
+
+    def _errors_at(self, logits: Tensor) -> Tensor:
+        """The gradient of each sample's loss at these logits."""
         with torch.enable_grad():
-            logits = self.trace.logits.detach().requires_grad_()
+            logits = logits.detach().requires_grad_()
             (error,) = torch.autograd.grad(self.loss(logits).sum(), logits)
         return error
 
@@ -99,8 +107,8 @@ class ForeignReading(Reading):
                 found = torch.autograd.grad(total, [seen[name] for name in self.net.names], allow_unused=True)
             except RuntimeError as error:
                 raise ModelError(
-                    f"no gradient can be taken through the model: {told(error)}. Expected a model that backprop can "
-                    "pass, without in-place writes to what it needs."
+                    f"no gradient can be taken through the model: {error_text(error)}. Expected a model that backprop "
+                    "can pass, without in-place writes to what it needs."
                 ) from error
         for name, gradient in zip(self.net.names, found, strict=True):
             if gradient is None:
@@ -130,7 +138,7 @@ class ForeignReading(Reading):
             signal = fresh(generator)
         except Exception as error:
             raise ModelError(
-                f"the fresh credit failed: {told(error)}. Expected fresh(generator) → a credit callable."
+                f"the fresh credit failed: {error_text(error)}. Expected fresh(generator) → a credit callable."
             ) from error
         if not callable(signal):
             raise ModelError(f"the fresh credit: expected a credit callable, got {described(signal)}")

@@ -1,6 +1,6 @@
-"""Weights of a foreign model from a file, never unpickled: safetensors, or PyTorch's own format, tensors alone.
+"""Load the weights of a foreign model from safetensors, or from PyTorch's format without unpickling.
 
-A file that is cut, hostile or made for another model is one line of error, and the model is then not half loaded.
+A file that is truncated, malicious or from another model gives a one-line error and leaves the model unchanged.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from faudit.errors import ModelError
-from faudit.watch.net import described, told
+from faudit.watch.net import described, error_text
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill a model with the tensors of a file; names and shapes must be the model's own."""
+    """Load the tensors of a file into a model; names and shapes must match the model."""
     came, own = read(path), model.state_dict()
     for what, names in (("lacks", own.keys() - came.keys()), ("has the unknown", came.keys() - own.keys())):
         if names:
@@ -30,7 +30,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
     for name, value in own.items():
         if came[name].is_complex() and not value.is_complex():
             raise ModelError(
-                f"{path}: {name!r}: expected real numbers, as the model has, got {described(came[name])}: their "
+                f"{path}: {name!r}: expected real numbers, as the model has, got {described(came[name])}: its "
                 "imaginary parts would be lost. Save the weights that this model computes with."
             )
         if came[name].layout is not torch.strided:
@@ -48,16 +48,17 @@ def load_weights(model: nn.Module, path: Path) -> None:
 def read(path: Path) -> dict[str, Tensor]:
     """The tensors of a file by name."""
     if not path.is_file():
-        raise ModelError(f"{path}: expected a file of weights, got nothing there")
+        raise ModelError(f"{path}: expected a file of weights, got none")
     try:
         found: Any = (
             load_file(path) if is_safetensors(path) else torch.load(path, map_location="cpu", weights_only=True)
         )
     except Exception as error:
-        # A damaged or hostile file may fail in any way; nothing of it was executed.
+        # A damaged or malicious file may fail in any way; none of its code was executed.
         raise ModelError(
             f"{path} was not loaded: expected whole safetensors, or tensors as torch.save(model.state_dict(), …) "
-            f"writes them, got {told(error)}. A file that needs unpickling is refused; save it again as safetensors."
+            f"writes them, got {error_text(error)}. A file that needs unpickling is refused; save it again as "
+            "safetensors."
         ) from error
     entries = found if isinstance(found, Mapping) else {}
     if not entries or not all(isinstance(value, Tensor) for value in entries.values()):
@@ -68,7 +69,7 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def is_safetensors(path: Path) -> bool:
-    """Whether a file is safetensors, by its name or, whatever that is, by its head: a length, then a JSON object."""
+    """Whether a file is safetensors, by its suffix or by its first bytes: a length, then a JSON object."""
     with open(path, "rb") as file:
         head = file.read(9)
     length = int.from_bytes(head[:8], "little")
@@ -76,7 +77,7 @@ def is_safetensors(path: Path) -> bool:
 
 
 def summary(found: object) -> str:
-    """What a file holds instead, in a few words."""
+    """A short description of the contents of a file, for an error."""
     if not isinstance(found, Mapping):
         return described(found)
     return "entries " + ", ".join(f"{name} ({type(value).__name__})" for name, value in list(found.items())[:4])

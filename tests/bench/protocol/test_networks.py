@@ -114,7 +114,7 @@ def test_an_exploded_branch_and_a_head_of_rank_one() -> None:
 
 
 def made_up(word: str) -> Case:
-    """A case that faudit-1 and faudit-2 judge so."""
+    """A case on which faudit-1 and faudit-2 give this verdict."""
     spoilt: dict[str, dict[str, Any]] = {
         TRUSTWORTHY: {}, WALK_BACK: {"hidden_norms": [1.0, 99.0]}, INCONCLUSIVE: {"block_turn": None},
     }  # fmt: skip
@@ -175,13 +175,13 @@ def test_rows_are_kept_line_by_line_and_a_torn_last_line_is_none(tmp_path: Path)
     whole_lines(out)  # so that what is appended stands on a line of its own
     assert out.read_text() == line + "\n"
     out.write_text(line[:20] + "\n" + line + "\n")
-    with pytest.raises(StoreError, match="line 1, is no measured row"):
+    with pytest.raises(StoreError, match="line 1, is not a measured row"):
         held(out)
 
 
 @pytest.mark.slow
 def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every case, one seed, all settings as they are but one short epoch: from the rows on it is the real thing."""
+    """Uses every case with one seed and one short epoch of training. Everything after the rows is real."""
     rows = tmp_path / "rows.jsonl"
     code = bench.made_by()
     for task in tasks([7]):

@@ -1,4 +1,4 @@
-"""The claims: each measured from rows, judged by a tolerance that does not move, and told honestly where it is not."""
+"""The claims: each is measured from rows and judged by a fixed tolerance, and missing runs are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that cannot be exported is told of in one line, and the others are exported."""
+"""A run that cannot be exported gets a one-line remark, and the others are exported."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_a_gradient_that_is_not_known_stays_so(tmp_path: Path) -> None:
     "spoilt", [None, [], {}, {"entries": {}, "sha256": "0", "head": {}}, {"entries": [], "sha256": [], "head": {}}]
 )
 def test_an_imported_run_that_lost_its_document_is_left_out(tmp_path: Path, spoilt: Any) -> None:
-    for arm in ("resmlp bp", "resmlp dfa"):
-        write(PLAN.config(arm, 42), tmp_path / "own")
+    for experiment in ("resmlp bp", "resmlp dfa"):
+        write(PLAN.config(experiment, 42), tmp_path / "own")
     (path,) = export(Table(PLAN, tmp_path / "own"), tmp_path / "out")
     runs = {run.config().rule: run for run in import_file(path, tmp_path / "runs")}
     env = json.loads((runs["dfa"].path / "env.json").read_text())

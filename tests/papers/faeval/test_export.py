@@ -29,7 +29,7 @@ from faudit.store.summary import overview
 from tests.support.faeval import DIGITS, EVOLUTION, EXPERIMENTS, SEED, L, N, fabricate, read, row
 
 
-def test_a_full_set_of_runs_gives_every_file_of_the_study(tmp_path: Path) -> None:
+def test_a_full_set_of_runs_gives_every_file_of_the_paper(tmp_path: Path) -> None:
     plan = PAPER.plan("digits", epochs=2, seeds=(42, 123))
     for experiment in EXPERIMENTS:
         for seed in plan.seeds:
@@ -65,7 +65,7 @@ def test_a_full_set_of_runs_gives_every_file_of_the_study(tmp_path: Path) -> Non
             )
 
 
-def test_an_entry_has_the_studys_words_and_the_gradients_of_the_mean_loss(tmp_path: Path) -> None:
+def test_an_entry_has_the_papers_words_and_the_gradients_of_the_mean_loss(tmp_path: Path) -> None:
     ours = {}
     for experiment in ("resmlp bp", "resmlp dfa", "vit fa", "matched dfa λ=0.001"):
         config = DIGITS.config(experiment, SEED)
@@ -203,7 +203,7 @@ def test_the_last_entry_agrees_with_the_checkpoint_computed_anew(trained: Path, 
         z = 0.5 * z * (1.0 + torch.erf(z / math.sqrt(2.0)))
         taps.append(taps[-1] + z @ w[f"blocks.{l}.w2.weight"].T + w[f"blocks.{l}.w2.bias"])
     logits = normed(taps[-1], "readout.norm") @ w["readout.head.weight"].T + w["readout.head.bias"]
-    loss = F.cross_entropy(logits, data.test_y[chosen])  # the mean, as the study has it
+    loss = F.cross_entropy(logits, data.test_y[chosen])  # the mean, as in the paper
     gradients = torch.autograd.grad(loss, taps)
 
     def medians(tensors: Iterable[torch.Tensor]) -> list[float]:
@@ -217,7 +217,7 @@ def test_the_last_entry_agrees_with_the_checkpoint_computed_anew(trained: Path, 
     assert found["acc_eval"] == pytest.approx(float((logits.argmax(dim=1) == data.test_y[chosen]).double().mean()))
 
 
-def test_plotting_code_written_for_the_studys_files_runs_on_ours(trained: Path, tmp_path: Path) -> None:
+def test_plotting_code_written_for_the_papers_files_runs_on_ours(trained: Path, tmp_path: Path) -> None:
     fabricate(DIGITS.config("matched dfa λ=0.01", SEED), tmp_path / "runs")
     export(Table(DIGITS, trained), tmp_path)
     export(Table(DIGITS, tmp_path / "runs"), tmp_path)

@@ -172,7 +172,7 @@ def test_a_file_that_does_not_say_what_it_is_gets_one_line(
         (b'{"dfa_log": [{"epoch": ' + b"9" * 5000 + b"}]}", "is not JSON|expected a whole number"),
     ],
 )
-def test_what_is_no_document_of_the_study_gets_one_line(tmp_path: Path, content: bytes, expected: str) -> None:
+def test_what_is_no_document_of_the_paper_gets_one_line(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "snapshot_evolution_s42.json"
     path.write_bytes(content)
     said = refused(path, tmp_path / "runs")

@@ -1,4 +1,4 @@
-"""The published runs are those that they always were: names and run ids, held against a committed list."""
+"""The names and run ids of the published runs equal a committed list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that go out and come back, or come in and go out, are as they were."""
+"""Export followed by import, and import followed by export, change nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_experiments_file_comes_back_as_the_run_it_was(tmp_path: Path) -> 
     assert [path.read_bytes() for path in second] == [path.read_bytes() for path in first]
 
 
-def test_the_studys_own_files_go_in_and_come_out_as_they_were(tmp_path: Path) -> None:
+def test_the_papers_own_files_go_in_and_come_out_as_they_were(tmp_path: Path) -> None:
     paths = [put(document(), tmp_path / "old" / name) for name, document in ORIGINALS.items()]
     runs, refused = import_files(paths, tmp_path / "runs")
     assert not refused and len(runs) == len(ORIGINALS) + 1
@@ -67,7 +67,7 @@ def test_the_studys_own_files_go_in_and_come_out_as_they_were(tmp_path: Path) ->
         assert read(tmp_path / "out/results" / name) == document()
 
 
-def test_the_studys_own_files_are_runs_of_the_studys_experiments(tmp_path: Path) -> None:
+def test_the_papers_own_files_are_runs_of_its_experiments(tmp_path: Path) -> None:
     expected = {
         "snapshot_evolution_v2/snapshot_evolution_s42.json": ["resmlp dfa"],
         "snapshot_no_outln_v1/snapshot_noLN_s42.json": ["noln bp", "noln dfa"],

@@ -1,4 +1,4 @@
-"""Checks: one file each, all with the face of ``checks.check.Check``. A protocol is made of them."""
+"""Checks: one file each, all with the interface of ``checks.check.Check``. A protocol is a set of checks."""
 
 from __future__ import annotations
 

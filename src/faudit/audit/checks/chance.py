@@ -1,8 +1,8 @@
-"""Chance: is the accuracy above that of a guess?
+"""Chance: is the accuracy above that of a random guess?
 
-The lower end of Wilson's 95 % interval of the accuracy must be above 1/C for C classes. A network that has learned
-nothing passes most of the other checks: its stream is calm and its gradients are exact. The check does not apply where
-the outputs are no classes.
+The lower end of Wilson's 95 % interval of the accuracy must be above 1/C for C classes. An untrained network passes
+most other checks, because its stream does not explode and its gradients are precise. The check does not apply to
+outputs that are not classes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Chance(Check):
 
     def find(self, case: Case) -> Finding:
         if not case.classes:
-            return self.finding(NOT_APPLICABLE, "its outputs are no classes")
+            return self.finding(NOT_APPLICABLE, "its outputs are not classes")
         chance = 1.0 / case.classes
         if case.accuracy is None:
             return self.finding(NOT_MEASURED, "no accuracy", threshold=chance)

@@ -1,8 +1,8 @@
-"""Controls: did the measurement itself come out where the answer is known?
+"""Controls: does the measurement give the right answer where the answer is known?
 
-The BP gradient as credit must predict the changes of the loss (ρ > .99 at every block) and a random vector must not;
-the exact gradient as credit must have Γ near 1 against the reference that Γ is held against. Where one fails, that
-number is invalid: reported as such, and never as a number.
+The BP gradient as credit must predict the changes of the loss (ρ > .99 at every block), and a random vector must not.
+The exact gradient as credit must have Γ near 1 against the reference of Γ. If a control fails, the measurement is
+invalid and the finding says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 from faudit.audit.checks.check import INVALID, NOT_APPLICABLE, NOT_MEASURED, PASSED, Case, Check, Finding
 from faudit.store.rows import Row
 
-GAMMA = 0.9  # least Γ of the exact gradient; below it, it is the reference that is off
+GAMMA = 0.9  # smallest valid Γ of the exact gradient; below it, the reference is wrong
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,22 @@ class Controls(Check):
         failed = [block for block, valid in enumerate(row["rho_valid"]) if not valid]
         if (block := gamma_fails(row)) is not None:
             reason = (
-                f"at block {block} the exact gradient as credit has Γ {told(row['gamma_bp'][block])} (needed {GAMMA})"
+                f"at block {block} the exact gradient as credit has Γ {signed(row['gamma_bp'][block])} (needed {GAMMA})"
             )
             return self.finding(INVALID, reason, value=value)
         if not failed:
             reason = f"the BP gradient as credit has ρ ≥ {value:.4f} at every block, a random vector none"
             return self.finding(PASSED, reason, value=value)
         block = failed[0]
-        bp, noise = (told(row[name][block]) for name in ("rho_bp", "rho_random"))
+        bp, noise = (signed(row[name][block]) for name in ("rho_bp", "rho_random"))
         reason = f"at block {block} the BP gradient as credit has ρ {bp} (needed .99) and a random vector {noise}"
         return self.finding(INVALID, reason, value=value)
 
 
 def gamma_fails(row: Row) -> int | None:
-    """The first block at which the exact gradient does not score as one."""
+    """The first block at which Γ of the exact gradient is too small."""
     return next((block for block, score in enumerate(row["gamma_bp"]) if score is None or score < GAMMA), None)
 
 
-def told(value: float | None) -> str:
+def signed(value: float | None) -> str:
     return "undefined" if value is None else f"{value:+.4f}"

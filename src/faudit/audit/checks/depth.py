@@ -1,12 +1,12 @@
 """Depth utility: do the trained blocks do better than blocks that never trained?
 
-The run is held against its control: a run with the same settings and the same rule for the embedding, whose blocks are
-frozen. The number is the share of the control's errors that training the blocks removes, which means the same on easy
-and on hard data (``points`` is the paper's number). Its 95 % interval comes from the size of the test set, by the
-logarithm of the ratio of error rates, as if the two networks had seen different samples, which makes it too wide. The
-check fires when the whole interval is below the threshold. It passes when the estimate is above it, and says so where
-the interval alone would not have. It is undecided in between, and in the first epochs, because a network with less to
-train learns faster at first. A run without its control is not measured.
+The run is compared with its control: a run with the same settings and the same rule for the embedding, whose blocks
+are frozen. The number is the share of the control's errors that training the blocks removes. It means the same on easy
+and on hard data (``points`` is the paper's number). Its 95 % interval comes from the size of the test set, through the
+logarithm of the ratio of error rates. It treats the samples of the two networks as independent, so it is too wide. The
+check fires if the whole interval is below the threshold. It passes if the estimate reaches the threshold; the reason
+then says if the interval contains the threshold. Otherwise it is undecided. It is also undecided in the first epochs,
+because a network with less to train learns faster at first. A run without a control is not measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Depth(Check):
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"errors_removed": (0.0, 0.01, 0.03, 0.05, 0.1, 0.2)}
 
     errors_removed: float = 0.03  # fires below
-    settled: int = 5  # asked from so many epochs on
+    settled: int = 5  # undecided before this epoch
 
     def find(self, case: Case) -> Finding:
         limit, epoch = self.errors_removed, case.last["epoch"]
@@ -37,7 +37,7 @@ class Depth(Check):
         if isinstance(both, Finding):
             return both
         if case.config is not None and epoch < self.settled:
-            reason = f"trained for {epoch} epochs: asked from {self.settled} on"
+            reason = f"trained for {epoch} epochs, needed {self.settled}"
             return self.finding(UNDECIDED, reason, threshold=limit)
         value, low, high = both.removed(case.samples)
         change = f"removes {value:.0%} of" if value >= 0 else f"adds {-value:.0%} to"
@@ -46,24 +46,24 @@ class Depth(Check):
         reason = (
             f"training the blocks {change} the errors that frozen blocks make (removed: {low:.0%} to {high:.0%}, 95 %; "
             f"accuracy {both.accuracy:.3f} against {both.frozen:.3f}{both.by_hand}), needed {limit:.0%}"
-            f"{'; by its estimate alone, since the interval holds the threshold' if unsure else ''}"
+            f"{'; by its estimate alone, because the interval contains the threshold' if unsure else ''}"
         )
         return self.finding(status, reason, value=value, threshold=limit, low=low, high=high)
 
 
 @dataclass(frozen=True)
 class Against:
-    """An accuracy beside the mean accuracy of the controls."""
+    """An accuracy and the mean accuracy of the controls."""
 
     accuracy: float
     frozen: float
     controls: int
-    by_hand: str  # a remark where the caller gave the controls' accuracy
+    by_hand: str  # a remark if the caller gave the accuracy of the controls
 
     def removed(self, samples: int) -> tuple[float, float, float]:
         """The share of errors removed and its interval.
 
-        Half an error is added to each count, so that a perfect score has an interval too.
+        Half an error is added to each count, so that a perfect score also has an interval.
         """
         total, total_before = samples + 1.0, samples * self.controls + 1.0
         errors, before = (1.0 - self.accuracy) * samples + 0.5, (1.0 - self.frozen) * samples * self.controls + 0.5
@@ -73,7 +73,7 @@ class Against:
 
 
 def against_frozen(check: Check, case: Case, *, threshold: float) -> Against | Finding:
-    """A case beside its controls; or why it cannot be held against one, as a finding of the check."""
+    """Compare a case with its controls; returns a finding of the check if that is not possible."""
     if not case.trains_blocks:
         return check.finding(NOT_APPLICABLE, "its own blocks are frozen", threshold=threshold)
     controls = case.frozen_accuracies

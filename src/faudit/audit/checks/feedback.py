@@ -1,7 +1,7 @@
 """Feedback used: does the credit depend on the feedback at all?
 
-A rule with feedback weights whose credit stays the same when they are drawn afresh is not the rule it says it is: the
-spread of Γ over fresh draws is then exactly zero at every block. The check does not apply to a rule without feedback.
+If new feedback weights leave the credit unchanged, the rule does not use its feedback. The spread of Γ over fresh draws
+is then exactly zero at every block. The check does not apply to a rule without feedback.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Feedback(Check):
     def find(self, case: Case) -> Finding:
         row = case.last
         if not case.trains_blocks:
-            return self.finding(NOT_APPLICABLE, "its blocks are taught nothing")
+            return self.finding(NOT_APPLICABLE, "its blocks get no signal")
         if case.null_of != FRESH:
-            return self.finding(NOT_APPLICABLE, "no way to draw the feedback afresh was given")
+            return self.finding(NOT_APPLICABLE, "the feedback cannot be drawn again, because fresh=… was not given")
         if self.lacks_entries(row):
             return self.finding(NOT_MEASURED, "no fresh feedback was drawn")
         spreads = [std for std in row["gamma_null_std"] if std is not None]
         if not any(gamma is not None for gamma in row["gamma"]):
-            return self.finding(UNDECIDED, "no block has a Γ that feedback could move")
+            return self.finding(UNDECIDED, "Γ is undefined at every block")
         if not spreads:
             return self.finding(NOT_APPLICABLE, "the rule has no feedback weights")
         value = max(spreads)

@@ -1,7 +1,7 @@
-"""Floor: is the true gradient large? The paper's check of the reference: ‖∂ℓ/∂h_L‖ per sample, against a floor.
+"""Floor: is the true gradient large enough? The paper's check of the reference: ‖∂ℓ/∂h_L‖ per sample against a floor.
 
-The size falls as a network fits its data, so this check fires on well-fitted networks too. ``reference`` asks for
-precision instead.
+The gradient shrinks as a network fits its data, so this check also fires on well-fitted networks. ``reference`` checks
+the precision instead.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from faudit.audit.checks.check import NOT_MEASURED, Case, Check, Finding, at_lea
 
 @dataclass(frozen=True)
 class Floor(Check):
-    """The gradient's median norm at the last tap."""
+    """The median norm of the gradient at the last tap."""
 
     name: ClassVar[str] = "floor"
     reads: ClassVar[tuple[str, ...]] = ("grad_norms",)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"floor": (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}
 
-    floor: float = 1e-4  # fires below; the paper's 1e-7 is of the mean loss over 1024 samples
+    floor: float = 1e-4  # fires below; the paper's 1e-7 refers to the mean loss over 1024 samples
 
     def find(self, case: Case) -> Finding:
         norms, limit = case.last.get("grad_norms") or [None], self.floor

@@ -1,7 +1,7 @@
 """Movement: has every block been trained at all?
 
-The least angle by which a weight matrix of a block has turned from where it began. A block that was left out of the
-update, clipped to nothing, dead or saturated has one that did not turn, however well the embedding and the head do.
+The check reads the smallest angle between a weight matrix of a block and its initial value. A block that is left out of
+the update, clipped to zero, dead or saturated has a matrix that does not turn, even if embedding and head train well.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from faudit.store.rows import Row
 
 @dataclass(frozen=True)
 class Movement(Check):
-    """The least turn of a block's matrices."""
+    """The smallest turn of a weight matrix of a block."""
 
     name: ClassVar[str] = "movement"
     reads: ClassVar[tuple[str, ...]] = ("block_turn",)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"turn": (1e-4, 1e-3, 1e-2, 3e-2, 0.1)}
 
-    turn: float = 1e-3  # fires below: the least sin∠ between a matrix of a block and where it began
+    turn: float = 1e-3  # fires below: the smallest sin∠ between a matrix of a block and its initial value
 
     def find(self, case: Case) -> Finding:
         limit = self.turn
         if not case.trains_blocks:
             return self.finding(NOT_APPLICABLE, "its own blocks are frozen", threshold=limit)
         if case.config is None:
-            return self.finding(NOT_APPLICABLE, "a model alone does not say where it began", threshold=limit)
+            return self.finding(NOT_APPLICABLE, "the initial weights of a foreign model are not known", threshold=limit)
         found = least(case.last)
         if found is None:
             return self.finding(NOT_MEASURED, "where its weights began is not known", threshold=limit)

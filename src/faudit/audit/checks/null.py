@@ -57,8 +57,7 @@ class Null(Check):
         if self.lacks_entries(row):
             return self.finding(NOT_MEASURED, "Γ was not held against chance", threshold=limit)
         if None in row["gamma"]:
-            reason = f"no sample has a credit and a gradient at block {row['gamma'].index(None)}: Γ is undefined there"
-            return self.finding(UNDECIDED, reason, threshold=limit)
+            return self.finding(UNDECIDED, undefined(row), threshold=limit)
         if (block := gamma_fails(row)) is not None:
             reason = f"at block {block} the exact gradient as credit has no Γ near 1: Γ is invalid"
             return self.finding(INVALID, reason, threshold=limit)
@@ -79,6 +78,14 @@ class Null(Check):
         chance = case.null_of if where == DEEP else "random directions"
         reason = f"Γ {where} is {value:+.1f} standard deviations from that of {chance}, needed {limit:+.2f}"
         return self.finding(at_least(value, limit), reason, value=value, threshold=limit)
+
+
+def undefined(row: Row) -> str:
+    """Why some block has no Γ."""
+    samples = row.get("eval_samples")
+    if samples is not None and row.get("fitted") == samples:
+        return f"all {samples} samples are fitted beyond the precision of the network: no block has a Γ"
+    return f"no sample has a credit and a gradient at block {row['gamma'].index(None)}: Γ is undefined there"
 
 
 def fed_blocks(row: Row, *, first: int) -> list[int]:

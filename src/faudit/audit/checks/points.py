@@ -1,7 +1,7 @@
 """Points: do the trained blocks do better than blocks that never trained, in points of accuracy?
 
-The paper's check of depth utility. Points mean less where nearly everything is right; ``depth`` asks for the share of
-errors removed instead, and has the control and what it is for.
+The paper's check of depth utility. A point means less if nearly every sample is already right, so ``depth`` uses the
+share of errors removed instead. Both use the same control, which ``depth`` describes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from faudit.audit.checks.depth import against_frozen
 
 @dataclass(frozen=True)
 class Points(Check):
-    """Accuracy less that of frozen blocks."""
+    """The accuracy minus that of frozen blocks."""
 
     name: ClassVar[str] = "points"
     reads: ClassVar[tuple[str, ...]] = ("test_acc",)

@@ -1,8 +1,9 @@
 """Rank: do different samples have different gradients, or is the reference one direction?
 
-The effective rank of the samples' gradient directions at the tap where it is least. At rank 1 every sample pulls along
-one line, and a cosine with it says the same thing of all. Behind a linear head with C classes the rank is at most
-C − 1. So the check does not apply to a network with fewer than four classes, nor to one whose outputs are no classes.
+The check reads the smallest effective rank over the taps of the samples' gradient directions. At rank 1 all gradients
+lie on one line, so a cosine with them does not distinguish the samples. Below a linear head with C classes the rank is
+at most C − 1. So the check does not apply to a network with fewer than four classes or with outputs that are not
+classes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CLASSES = 4
 
 @dataclass(frozen=True)
 class Rank(Check):
-    """The least effective rank of the reference."""
+    """The smallest effective rank of the reference."""
 
     name: ClassVar[str] = "rank"
     reads: ClassVar[tuple[str, ...]] = ("reference_rank",)
@@ -29,7 +30,7 @@ class Rank(Check):
     def find(self, case: Case) -> Finding:
         limit = self.rank
         if case.classes < CLASSES:
-            return self.finding(NOT_APPLICABLE, "with fewer than four classes the gradients span few directions anyway")
+            return self.finding(NOT_APPLICABLE, "with fewer than four classes the gradients always span few directions")
         ranks = case.last.get("reference_rank")
         if not ranks or any(rank is None for rank in ranks):
             return self.finding(NOT_MEASURED, "the rank of the reference was not measured", threshold=limit)

@@ -1,8 +1,8 @@
 """Reference: does the true gradient that Γ is held against still mean anything?
 
 The gradient is computed again in float64. The check asks whether its direction is the same, sample by sample, at every
-tap. It leaves out samples that are fitted to the last bit, and says nothing where more than three in four are. The
-paper asks for a size instead (``floor``), and so mistakes a good fit for a broken reference.
+tap. It leaves out the fitted samples, as Γ does, and says nothing where more than three in four are fitted. The paper
+asks for a size instead (``floor``), and so mistakes a good fit for a broken reference.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Scale: does one block blow the stream up? max_l ‖h_{l+1}‖ / ‖h_l‖ at the end, against a threshold.
+"""Scale: does one block make the stream explode? Compares max_l ‖h_{l+1}‖ / ‖h_l‖ at the end with a threshold.
 
-The ratio is of each block and not over the whole depth, because a ViT's class token starts tiny. A LayerNorm hides a
-stream that explodes from the loss, but not from this ratio.
+The ratio is per block and not over the whole depth, because a ViT's class token starts very small. A LayerNorm hides an
+exploding stream from the loss, but not from this ratio.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ class Scale(Check):
     def find(self, case: Case) -> Finding:
         value, limit = growth(case.last.get("hidden_norms") or []), self.growth
         if value is None:
-            return self.finding(NOT_MEASURED, "no hidden norms at every tap", threshold=limit)
+            return self.finding(NOT_MEASURED, "the hidden norm of some tap was not measured", threshold=limit)
         reason = f"the largest growth of one block is {value:.3g}×, the limit {limit:g}×"
         return self.finding(at_most(value, limit), reason, value=value, threshold=limit)

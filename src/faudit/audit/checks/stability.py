@@ -1,4 +1,4 @@
-"""Stability: a label for the kind of failure. Near 1, the mean gradient is one direction whatever the batch."""
+"""Stability: a label for the kind of failure. Near 1, every batch has the same mean gradient direction."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Planted networks: their labels follow from how they were built, so the protocol can be tested on them."""
+"""Planted networks: healthy or broken by construction, so that the protocol can be tested on them."""

@@ -1,8 +1,8 @@
-"""The benchmark's cases: what each network is, whether it is healthy, and why that follows from how it was built.
+"""The cases of the benchmark: each network, whether it is healthy, and the reason for this label.
 
-The list was fixed before the thresholds of movement and rank were looked at, but for "reference lost", which was added
-last, with every threshold as it stands. Healthy means: the blocks are trained with the
-true gradient, and nothing was done to them. Broken means: something was. All on the shipped digits.
+Healthy means that the blocks are trained with the true gradient and were not changed. Broken means that something was
+changed. All cases use the shipped digits. The list was fixed before the thresholds of movement and rank were examined.
+The one exception is "reference lost": it was added last, and no threshold was changed for it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planted:
-    """One case: a configuration, and what is done to the experiment before it is trained."""
+    """One case: a configuration, and the change made to the experiment before training."""
 
     healthy: bool
     why: str
     config: RunConfig
-    plant: str = ""  # the name of a function or rule in ``faults``; none where the configuration says it all
+    plant: str = ""  # the name of a function or rule in ``faults``; empty if the configuration is enough
 
     def planted(self, experiment: Experiment) -> Experiment:
-        """The experiment, spoilt or not."""
+        """The experiment with the planted change, if there is one."""
         from faudit.bench.protocol import faults
         from faudit.rules.rule import Rule
 
@@ -41,7 +41,7 @@ class Planted:
 
 
 def on_digits(**settings: Any) -> RunConfig:
-    """30 epochs of the ResMLP that suits the digits, unless told otherwise."""
+    """A configuration for the digits: by default a ResMLP, 30 epochs."""
     usual: dict[str, Any] = {"epochs": 30, "batch_size": 32}
     usual |= {"width": 128} if settings.get("net") != "cnn" else {}
     usual |= {"patch": 2} if settings.get("net") == "vit" else {}

@@ -1,6 +1,7 @@
-"""The benchmark's table: how many of the broken networks are caught, how many of the healthy ones flagged.
+"""The benchmark's table: how many broken networks each strategy catches, and how many healthy ones it flags.
 
-Walked back and broken: caught. Walked back and healthy: flagged. Inconclusive is neither, and is listed by name.
+A broken network with the verdict "needs walk-back" is caught. A healthy one with that verdict is flagged. Inconclusive
+verdicts count as neither and are listed by name.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from faudit.audit.strategies import side_by_side
 from faudit.bench.protocol.cases import CASES
 from faudit.stats import wilson_interval
 
-Verdicts = dict[tuple[str, int], str]  # of each (case, seed)
+Verdicts = dict[tuple[str, int], str]  # (case, seed) → verdict
 
 
 @dataclass(frozen=True)
 class Column:
-    """What one strategy concluded."""
+    """The verdicts of one strategy."""
 
     strategy: str
     verdicts: Verdicts
 
     def shares(self, *, healthy: bool) -> dict[str, Any]:
-        """Of the healthy or the broken ones: how many, how many walked back, the share with its interval, the rest."""
+        """Counts over the healthy or the broken networks: n, walked back, their share with its interval, the others."""
         asked = {key: word for key, word in self.verdicts.items() if CASES[key[0]].healthy is healthy}
         back = [key for key, word in asked.items() if word == WALK_BACK]
         low, high = wilson_interval(len(back) / len(asked), len(asked))
@@ -57,7 +58,7 @@ def document(cases: Mapping[tuple[str, int], Case], *, seeds: list[int], code: s
         "seeds": seeds,
         "code": code,
         "cases": len(CASES),
-        "protocol": ours.name,  # whose checks and values are listed
+        "protocol": ours.name,  # the checks and values below are of this protocol
         "columns": {
             column.strategy: {
                 "broken": column.shares(healthy=False),
@@ -75,12 +76,12 @@ def document(cases: Mapping[tuple[str, int], Case], *, seeds: list[int], code: s
 
 
 def fired(case: Case, protocol: Protocol) -> list[str]:
-    """Which checks fired."""
+    """The checks that fired."""
     return [finding.check for finding in judge(case, protocol).findings if finding.status == FIRED]
 
 
 def spans(cases: Mapping[tuple[str, int], Case], protocol: Protocol) -> dict[str, Any]:
-    """Per check: the least and the most of its value over the healthy networks, and over the broken it fired on."""
+    """Per check: the range of its value over the healthy networks, and over the broken networks on which it fired."""
     out: dict[str, Any] = {}
     for (name, _), case in cases.items():
         for finding in judge(case, protocol).findings:
@@ -98,7 +99,7 @@ def spans(cases: Mapping[tuple[str, int], Case], protocol: Protocol) -> dict[str
 
 
 def named(keys: list[tuple[str, int]]) -> list[str]:
-    """Cases by name, with the seeds where not all are meant."""
+    """The names of cases, each with its seeds."""
     seeds: dict[str, list[int]] = {}
     for name, seed in keys:
         seeds.setdefault(name, []).append(seed)
@@ -106,7 +107,7 @@ def named(keys: list[tuple[str, int]]) -> list[str]:
 
 
 def summary(result: dict[str, Any]) -> list[str]:
-    """Markdown: how many each strategy caught and flagged."""
+    """Markdown: the numbers of networks that each strategy caught and flagged."""
     names = list(result["columns"])
     out = ["| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
     for title, side in (("broken, walked back (caught)", "broken"), ("healthy, walked back (flagged)", "healthy")):
@@ -118,7 +119,7 @@ def summary(result: dict[str, Any]) -> list[str]:
 
 
 def page(result: dict[str, Any]) -> str:
-    """Markdown: the table, what is behind it, and every case."""
+    """Markdown: the table, the details behind it, and every case."""
     names, seeds = list(result["columns"]), ", ".join(map(str, result["seeds"]))
     out = [
         "# The planted-fault benchmark",
@@ -158,7 +159,7 @@ def share(entry: dict[str, Any]) -> str:
 
 
 def told(words: list[str]) -> str:
-    """The verdicts on one case with its seeds in a word, or one by one where they differ."""
+    """The verdicts on one case over its seeds: one word if all agree, otherwise one by one."""
     return words[0] if len(set(words)) == 1 else ", ".join(words)
 
 

@@ -1,8 +1,8 @@
-"""How the benchmark's networks are spoilt: rules that are wrong on purpose, and weights put wrong before training.
+"""The faults of the benchmark: rules that are wrong on purpose, and weights that are changed before training.
 
-None of these is in a registry: nobody should train with them. ``WeightTransport`` alone is sound, the limit that the
-local rules approximate. Each plant takes an experiment as ``prepare`` makes it and returns it spoilt, before the first
-step.
+They are in no registry, since nobody should train with them. Only ``WeightTransport`` is correct: it is the limit that
+the local rules approximate. Each plant takes an experiment from ``prepare`` and returns it with the fault, before the
+first step.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Plant = Callable[[Experiment], Experiment]
 
 @dataclass(frozen=True)
 class WeightTransport(LocalRule):
-    """B = Wᵀ at every step: each block is taught with the exact gradient at its tap, in its own size.
+    """B = Wᵀ at every step: each block is trained with the exact gradient at its tap, without normalisation.
 
-    A large ε takes the normalisation out: a/(RMS(a) + ε) is then a in other units, to which AdamW is blind.
+    A large ε removes the normalisation: a/(RMS(a) + ε) is then a constant times a, and AdamW ignores the constant.
     """
 
     credit_eps: float = 1e3
@@ -51,7 +51,7 @@ class Flipped(WeightTransport):
 
 @dataclass(frozen=True)
 class FlippedFA(FA):
-    """Block-level FA whose error is taken with the wrong sign where it enters."""
+    """Block-level FA with the wrong sign of the output error."""
 
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
@@ -61,7 +61,7 @@ class FlippedFA(FA):
 
 @dataclass(frozen=True)
 class FeedbackUnused(DFA):
-    """Has feedback matrices, saves them, and teaches with the true gradient all the same."""
+    """Draws and saves feedback matrices, but trains with the true gradient."""
 
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
@@ -71,19 +71,19 @@ class FeedbackUnused(DFA):
 
 @dataclass(frozen=True)
 class FeedbackRedrawn(DFA):
-    """Draws its feedback anew before every step: there is nothing to align with."""
+    """Draws new feedback before every step, so the weights have nothing to align with."""
 
     generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0), compare=False)
 
     def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
         for name, value in self.init(net, x[:1], self.generator).items():
-            state[name].copy_(value)  # a step that writes: the fault itself
+            state[name].copy_(value)  # writing in a step is the fault itself
         return super().step(net, params, state, x, y)
 
 
 @dataclass(frozen=True)
 class BlocksLeftOut(DFA):
-    """DFA whose blocks are missing from what is trained."""
+    """DFA that does not train the blocks."""
 
     def trains(self, name: str) -> bool:
         return outside_blocks(name)
@@ -91,7 +91,7 @@ class BlocksLeftOut(DFA):
 
 @dataclass(frozen=True)
 class BlocksLeftOutBP(BP):
-    """BP whose blocks are missing from what is trained."""
+    """BP that does not train the blocks."""
 
     def trains(self, name: str) -> bool:
         return outside_blocks(name)
@@ -99,14 +99,14 @@ class BlocksLeftOutBP(BP):
 
 @dataclass(frozen=True)
 class HeadKept(BP):
-    """BP that leaves the head as it is."""
+    """BP that does not train the head."""
 
     def trains(self, name: str) -> bool:
         return name != "readout.head.weight"
 
 
 def taught_by(kind: type[Rule]) -> Plant:
-    """The same experiment with another rule, and with the feedback that this one draws: none where it has none."""
+    """A plant that replaces the rule of an experiment, and its feedback by that of the new rule."""
 
     def plant(experiment: Experiment) -> Experiment:
         rule = kind(penalty=experiment.rule.penalty)
@@ -121,7 +121,7 @@ def taught_by(kind: type[Rule]) -> Plant:
 
 
 def changed(experiment: Experiment, change: Callable[[dict[str, Tensor]], object]) -> Experiment:
-    """The experiment with its weights changed in place before training; that is where its training then began."""
+    """Change the weights of an experiment in place before training. The changed weights count as its initial ones."""
     with torch.no_grad():
         change(experiment.state.params)
     began = {name: value.detach().clone() for name, value in experiment.state.params.items()}
@@ -129,22 +129,22 @@ def changed(experiment: Experiment, change: Callable[[dict[str, Tensor]], object
 
 
 def exploded(experiment: Experiment) -> Experiment:
-    """One branch ten million times as long: the stream explodes there, and every LayerNorm hides it."""
+    """Multiply one branch by 1e7: the stream explodes there, and every LayerNorm hides it."""
     return changed(experiment, lambda params: params["blocks.1.w2.weight"].mul_(1e7))
 
 
 def offset(experiment: Experiment) -> Experiment:
-    """The stream sits at 1e7, where the steps of float32 are as large as the states: every LayerNorm hides that too."""
+    """Shift the stream by 1e7, where the steps of float32 are as large as the states. Every LayerNorm hides it."""
     return changed(experiment, lambda params: params["embed.bias"].add_(1e7))
 
 
 def dead_block(experiment: Experiment) -> Experiment:
-    """Block 1's units are so far below zero that none ever fires: no gradient reaches its matrices."""
+    """Push the units of block 1 so far below zero that none ever fires: no gradient reaches its matrices."""
     return changed(experiment, lambda params: params["blocks.1.w1.bias"].fill_(-1e3))
 
 
 def saturated(experiment: Experiment) -> Experiment:
-    """Every tanh is driven to ±1, where its slope is exactly 0 in float32."""
+    """Drive every tanh to ±1, where its slope is exactly 0 in float32."""
 
     def change(params: dict[str, Tensor]) -> None:
         for name, value in params.items():
@@ -155,9 +155,9 @@ def saturated(experiment: Experiment) -> Experiment:
 
 
 def one_direction(experiment: Experiment) -> Experiment:
-    """A head of rank one, kept: every sample's gradient at the last tap lies along one line.
+    """Give the head rank one and do not train it: every sample's gradient at the last tap lies along one line.
 
-    Without a terminal LayerNorm, whose own gradient would turn each sample's another way.
+    This needs a network without a terminal LayerNorm, whose own gradient would rotate each sample's differently.
     """
 
     def change(params: dict[str, Tensor]) -> None:

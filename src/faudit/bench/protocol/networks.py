@@ -1,9 +1,9 @@
-"""The benchmark: train every case with every seed, judge each by every strategy, count.
+"""Train and measure every case of the benchmark with every seed, and keep the rows in a file.
 
-A case is trained and measured as any run is, by the trainer's own epoch and the probes' own row; its experiment was
-spoilt before. Its control is the matched frozen run of its configuration, the one a user would have in the store. What
-was measured goes line by line to a file, so that a killed benchmark goes on and judging again costs nothing; a line
-made by other code is made again.
+A case is trained and measured like any run, with the trainer's epoch and the probes' row, after its fault was planted.
+Its control is the matched frozen run of its configuration, as a user would have it in the store. Each measured row is
+appended to a file. So a killed benchmark can resume, and judging again needs no training. Rows made by other code are
+measured again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from faudit.store.rows import Row, from_lines, to_line
 from faudit.sweep.local import safe_path
 
 PACKAGE = Path(__file__).parents[2]
-# What decides a measured row; the audit is not among it, since it judges what is there.
+# The code that decides a measured row. The audit is not part of it, since it only judges the rows.
 MADE_BY = (
     "nets", "rules", "data", "probes", "bench/protocol/faults.py", "bench/protocol/cases.py",
     "config.py", "train.py", "experiment.py", "tensors.py", "rng.py",
@@ -36,7 +36,7 @@ MADE_BY = (
 
 @dataclass(frozen=True)
 class Task:
-    """One training: a planted case by name, or a control, whose name is empty."""
+    """One network to train: a planted case by name, or a control, whose name is empty."""
 
     case: str
     config: RunConfig
@@ -47,7 +47,7 @@ class Task:
 
 
 def tasks(seeds: Sequence[int]) -> list[Task]:
-    """Every case and every control that they need, each once."""
+    """All cases and the controls that they need, each once."""
     found = {}
     for seed in seeds:
         for name, case in CASES.items():
@@ -58,7 +58,7 @@ def tasks(seeds: Sequence[int]) -> list[Task]:
 
 
 def measured(task: Task) -> Row:
-    """Train a case to its end and measure it with every probe; a control is only asked for its accuracy."""
+    """Train a case to its end and measure it with every probe. Of a control only the accuracy is used."""
     from faudit.data import DATASETS
     from faudit.experiment import prepare, threads
     from faudit.train import measure, one_epoch
@@ -74,7 +74,7 @@ def measured(task: Task) -> Row:
 
 
 def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[int, int]]:
-    """Measure what ``out`` does not hold yet; yields (done, of how many) as it goes."""
+    """Measure the networks that ``out`` does not hold yet. Yields (done, total) after each."""
     wanted, code = tasks(seeds), made_by()
     there = {key for key, entry in held(out).items() if entry["code"] == code}
     todo = sorted((task for task in wanted if task.key not in there), key=lambda task: -task.config.epochs)
@@ -92,7 +92,7 @@ def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[in
 
 
 def whole_lines(out: Path) -> None:
-    """Cut off a last line that a kill tore, so that the next one starts on its own."""
+    """Remove an incomplete last line, which a kill may leave, so that the next row starts on a new line."""
     if out.exists():
         data = contents(out)
         if data and not data.endswith(b"\n"):
@@ -100,7 +100,7 @@ def whole_lines(out: Path) -> None:
 
 
 def held(out: Path) -> dict[str, dict[str, Any]]:
-    """What a file of rows holds, by key; the last of a key counts, and a torn last line is none."""
+    """The rows of a file by key. The last row of a key wins, and an incomplete last line is ignored."""
     if not out.exists():
         return {}
     entries = {}
@@ -114,13 +114,13 @@ def held(out: Path) -> dict[str, dict[str, Any]]:
         except (ValueError, KeyError, TypeError, StoreError):
             if place < len(lines):
                 raise StoreError(
-                    f"{out}, line {place}, is no measured row. Delete the file to measure again."
+                    f"{out}, line {place}, is not a measured row. Delete the file to measure again."
                 ) from None
     return entries
 
 
 def cases_of(seeds: Sequence[int], *, out: Path) -> dict[tuple[str, int], Case]:
-    """Every case with every seed, as the checks see it."""
+    """Every case with every seed, as input for the checks."""
     rows = {key: entry["row"] for key, entry in held(out).items()}
     found = {}
     for seed in seeds:

@@ -1,6 +1,6 @@
 """What Accuracy and Gradient Cosine Miss (arXiv 2606.21126): BP, FA and DFA in residual networks.
 
-faudit has its networks, rules, measurements, figures, claims and result files.
+faudit has the networks, rules, measurements, figures, claims and result files of this paper.
 """
 
 from __future__ import annotations

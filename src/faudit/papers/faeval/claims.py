@@ -1,7 +1,7 @@
 """The claims of the paper, one for each row of its results.
 
-ρ is compared by the paper's own definition (``rho_study``); the sound one stands beside it in the rows. Gradients are
-compared in the paper's unit.
+ρ is compared by the paper's own definition (``rho_study``). The rows also hold the sound one (``rho``). Gradients
+are compared in the paper's unit.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from faudit.figures.figure import at, deep, draw_spread, of
 from faudit.papers.claim import Claim, Part, at_epoch, fires, last
 from faudit.store.rows import Row, growth
 
-BUFFER = 1024  # the paper's gradients are of the mean loss over so many samples
+BUFFER = 1024  # samples: the paper's gradients are of the mean loss over this many
 
 
 def scale_fires(row: Row) -> bool:
-    """Check (a)."""
+    """Check (a) of the paper."""
     grown = growth(row["hidden_norms"])
     return grown is not None and grown > PROTOCOLS["paper"]["scale"].growth
 
 
 def floor_fires(row: Row) -> bool:
-    """Check (b)."""
+    """Check (b) of the paper."""
     gradient = row["grad_norms"][-1]
     return gradient is not None and gradient < PROTOCOLS["paper"]["floor"].floor
 

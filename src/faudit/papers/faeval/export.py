@@ -1,4 +1,4 @@
-"""Runs → the paper's result files."""
+"""Write runs as the paper's result files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from faudit.store.files import refusals, write_json
 from faudit.store.rows import Row
 from faudit.store.run import Run, damaged
 
-Log = tuple[Series, Mapping[str, Any]]  # a run with its entries and, if it was imported, what else its file held
+Log = tuple[Series, Mapping[str, Any]]  # a run with its entries and, if it was imported, the rest of its file
 
 
 def export(table: Table, out: Path) -> list[Path]:
-    """Write every file of the paper that the table has a run for; a log without a run is null."""
+    """Write every file of the paper for which the table has a run. A log without a run is null."""
     names = [name for keys in FILES.values() for name in keys.values()]
     runs = {(name, one.seed): one for name in names for one in table.series(name)}
     written = []
@@ -38,7 +38,7 @@ def export(table: Table, out: Path) -> list[Path]:
 
 
 def outgoing(table: Table, key: str, series: Series) -> Log | None:
-    """A run as a log of the paper; None, with a remark, where the run is damaged."""
+    """A run as a log of the paper; None, with a remark, if the run is damaged."""
     try:
         if series.imported:
             return series, kept_document(series.run)
@@ -60,7 +60,7 @@ def kept_document(run: Run) -> dict[str, Any]:
 
 
 def rows_of_depth(series: Series) -> list[Row]:
-    """A run's rows, if they are of a network as deep as its configuration says."""
+    """A run's rows. Raises if they do not have the depth of its configuration."""
     taps, wanted = len(series.rows[0]["hidden_norms"]), series.config.depth + 1
     if taps != wanted:
         raise damaged(series.run.rows_file, f"hidden_norms: expected {wanted} numbers, one a tap, got {taps}")
@@ -69,25 +69,25 @@ def rows_of_depth(series: Series) -> list[Row]:
 
 def to_entry(row: Row, config: RunConfig, *, key: str) -> dict[str, Any]:
     """One row in the paper's words and units."""
-    # A small test set has fewer samples than were asked for; older rows do not say how many.
+    # A small test set has fewer samples than eval_size. Older rows do not record the number.
     n = row.number("eval_samples") or config.eval_size
     hidden, gradients = row["hidden_norms"], of_mean_loss(row["grad_norms"], n)
     if key == PENALTY:
         return {"epoch": row["epoch"], "h_L_norm": hidden[-1], "g_2_norm": gradients[2], "acc_eval": row["acc_eval"]}
     taps = (hidden, gradients, of_mean_loss(row["grad_norms_frobenius"], n))
-    gamma = row["gamma"]  # BP has no credit of DFA's to align; a mean without some block is not the paper's number
+    gamma = row["gamma"]  # BP has no DFA credit to align, and the paper's number is the mean over all blocks
     headline = None if config.rule == "bp" or None in gamma else sum(gamma) / len(gamma)
     scores = {"gamma_dfa": headline, "acc_eval": row["acc_eval"], "loss_eval": row["loss_eval"]}
     return {"epoch": row["epoch"], **dict(zip(NAMES[config.net == "vit"], taps, strict=True)), **scores}
 
 
 def of_mean_loss(sizes: list[float | None], n: float) -> list[float | None]:
-    """Gradients of each sample's own loss as those of the mean loss over n samples."""
+    """Convert gradients of each sample's own loss into gradients of the mean loss over n samples."""
     return [None if size is None else size / n for size in sizes]
 
 
 def restored(logs: Mapping[str, Log]) -> dict[str, Any] | None:
-    """The document that these logs were imported from; None where they do not all come from one."""
+    """The document that these logs were imported from; None if they do not all come from one document."""
     kept = [kept for _, kept in logs.values()]
     if len({one.get("sha256") for one in kept}) > 1 or "head" not in kept[0]:
         return None
@@ -95,7 +95,7 @@ def restored(logs: Mapping[str, Log]) -> dict[str, Any] | None:
 
 
 def composed(keys: list[str], logs: Mapping[str, Log]) -> dict[str, Any]:
-    """A document made of runs: the settings a reader expects, and each run's whole configuration."""
+    """A document made from runs: the settings that the paper's files have, and each run's whole configuration."""
     first = next(iter(logs.values()))[0]
     config = first.config
     settings = {name: getattr(config, name) for name in PLAIN}

@@ -1,15 +1,14 @@
-"""The paper's result files: what they are called, and which of our words and experiments stand in them.
+"""The paper's result files: their names, the experiments they hold, and their names for our entries.
 
-Gradients in these files are of the mean loss over the evaluation buffer. Ours are of each sample's own loss, so its n
-samples divide on the way out (``export``) and multiply on the way in (``import_``). A number that overflowed is null.
-An imported run keeps the entries it came from as they were: writing it again gives the same document, whatever else
-that holds.
+Gradients in these files are of the mean loss over the n samples of the evaluation buffer. Ours are of each sample's own
+loss. So ``export`` divides by n and ``import_`` multiplies by n. A number that overflowed is null. An imported run
+keeps the original entries and the rest of its file, so that exporting it gives the same document.
 """
 
 from __future__ import annotations
 
 PENALTIES = ("0.0001", "0.001", "0.01", "0.1")  # λ as file names and experiments spell it
-# Every file of the paper under results/: the log's key in it → the experiment whose run it is.
+# Every file of the paper under results/: key of a log in it → experiment.
 FILES: dict[str, dict[str, str]] = {
     "snapshot_evolution_v2/snapshot_evolution_s{seed}.json": {"bp_log": "resmlp bp", "dfa_log": "resmlp dfa"},
     "snapshot_no_outln_v1/snapshot_noLN_s{seed}.json": {"bp_log": "noln bp", "dfa_log": "noln dfa"},
@@ -22,11 +21,11 @@ FILES: dict[str, dict[str, str]] = {
 }
 RULE_OF = {"bp_log": "bp", "dfa_log": "dfa", "fa_log": "fa", "log": "dfa"}
 MARKS = {"noln": "noln", "no_outln": "noln", "snapshot_synth": "student", "snapshot_vit": "vit", "evolution": "resmlp"}
-PENALTY = "log"  # whose entries are four numbers: epoch, h_L_norm, g_2_norm, acc_eval
-# What the paper calls our hidden_norms, grad_norms and grad_norms_frobenius, by whether the net is a ViT.
+PENALTY = "log"  # the entries of this log are four numbers: epoch, h_L_norm, g_2_norm, acc_eval
+# Whether the net is a ViT → the paper's names of our hidden_norms, grad_norms and grad_norms_frobenius.
 NAMES = {
     False: ("hidden_norms", "bp_grad_norms_per_sample_med", "bp_grad_norms_F"),
     True: ("hidden_norms_cls", "bp_grad_per_sample_l2_med", "bp_grad_norms_F"),
 }
 PLAIN = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
-SHAPE = {"depth": "depth", "d_hidden": "width"}  # what the paper calls our settings beside its config
+SHAPE = {"depth": "depth", "d_hidden": "width"}  # the paper's names of our settings, outside its config

@@ -1,4 +1,4 @@
-"""The paper's result files → runs marked imported."""
+"""Read the paper's result files as runs that are marked as imported."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from faudit.papers.document import ADVICE, Field, read_document, strict
 from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE
 from faudit.papers.faeval.recipe import recipe
 from faudit.store.files import refusals, write_whole
-from faudit.store.rows import Row, finite, growth, overflow, to_line
+from faudit.store.rows import Row, overflow, to_line
 from faudit.store.run import ENDED, Run
+from faudit.store.summary import summary
 
 
 def import_files(paths: Iterable[Path], runs: Path) -> tuple[list[Run], list[str]]:
-    """Import what can be imported; the second list says, a line a file, what cannot."""
+    """Import the files. Returns the runs, and one error message for each file that was refused."""
     imported: list[Run] = []
     refused = []
     for path in paths:
@@ -32,13 +33,13 @@ def import_files(paths: Iterable[Path], runs: Path) -> tuple[list[Run], list[str
 
 
 def import_file(path: Path, runs: Path) -> list[Run]:
-    """Read one file of the paper as runs marked imported, one a log; the same file again changes nothing."""
+    """Import one file, one run per log. Importing the same file again changes nothing."""
     data, document = read_document(path)
     keys = [key for key in RULE_OF if document.at(key, None).value is not None]
     if not keys:
         raise document.wrong(f"a log that is not null under {', '.join(RULE_OF)}")
     found = {}
-    for key in keys:  # everything is checked before anything is copied or written
+    for key in keys:  # check everything before anything is written
         config = config_of(document, key, path=path)
         n = document.at("config", {}).at("eval_samples", config.eval_size).whole(low=1)
         rows = [to_row(entry, config, key=key, n=n) for entry in document.at(key).parts()]
@@ -56,7 +57,7 @@ def import_file(path: Path, runs: Path) -> list[Run]:
 
 
 def refuse_another(run: Run, origin: Mapping[str, Any]) -> None:
-    """Refuse a directory that came from another file, or from another log of this one."""
+    """Raise if the directory holds an import of another file, or of another log of this file."""
     with refusals(run.path):
         held = run.environment().get("imported") if (run.path / "env.json").exists() else origin
     held = held if isinstance(held, Mapping) else {}
@@ -69,9 +70,8 @@ def refuse_another(run: Run, origin: Mapping[str, Any]) -> None:
 
 
 def write(run: Run, config: RunConfig, rows: list[Row], *, origin: Mapping[str, Any]) -> None:
-    """Make the run's directory; what says that it ended comes last, so that a kill leaves a run that did not end."""
-    last, steps = rows[-1], [growth(row["hidden_norms"]) for row in rows]
-    known = [step for step in steps if step is not None]
+    """Write the run's directory. done.json or failed.json comes last, so a kill leaves an unfinished run."""
+    last = rows[-1]
     with run.locked():
         refuse_another(run, origin)
         run.begin(config, {"imported": origin})
@@ -79,14 +79,11 @@ def write(run: Run, config: RunConfig, rows: list[Row], *, origin: Mapping[str, 
         if last["epoch"] < config.epochs or overflow(last):
             reason = f"diverged: the log in {origin['file']} ends at epoch {last['epoch']} of {config.epochs}"
             return run.fail({"reason": reason, "epoch": last["epoch"], "entry": None, "tap": None})
-        scores = {name: last[name] for name in ("test_acc", "acc_eval", "loss_eval")}
-        sizes = {"hidden_norm": last["hidden_norms"][-1], "grad_norm": last["grad_norms"][-1]}
-        grown = {"growth": finite(steps[-1]), "growth_max": finite(max(known, default=None))}
-        return run.finish({"epochs": last["epoch"], **scores, **sizes, **grown, "seconds": 0.0, "weights_sha256": None})
+        return run.finish({**summary(rows), "weights_sha256": None})
 
 
 def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
-    """Which run a log is of: as our own files say, or else by what the file holds and then by its name."""
+    """The configuration of a log: from faudit's own block in the file, or else from the content and the file name."""
     settings, log, plan = document.at("config", {}), document.at(key).parts(), recipe().plan()
     epochs = [entry.at("epoch").whole() for entry in log]
     for i in range(1, len(log)):
@@ -109,7 +106,7 @@ def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
         texts = (path.name.lower(), path.resolve().parent.name.lower())
         marked = next((net for text in texts for mark, net in MARKS.items() if mark in text), None)
         net = "vit" if NAMES[True][0] in log[0].value else marked
-        if net is None and key == "fa_log":  # the paper has no such file of the plain ResMLP, but several others
+        if net is None and key == "fa_log":  # the paper has FA files of other nets, but none of the plain ResMLP
             raise document.wrong("noln, snapshot_vit or snapshot_synth in the name of the file or its folder")
         config = plan.config(f"{net or 'resmlp'} {RULE_OF[key]}")
         changes["depth"] = document.at("depth", len(log[0].at(NAMES[net == "vit"][0]).parts()) - 1).value
@@ -119,11 +116,11 @@ def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
 
 
 def refuse_contradictions(document: Field, config: RunConfig) -> None:
-    """Refuse a file whose head has other settings than the block that says which run it is of."""
+    """Raise if the head of a file contradicts faudit's own block in it."""
     settings = document.at("config")
     said = {name: settings.at(name, None) for name in PLAIN} | {"penalty": settings.at("lam", None)}
     said |= {setting: document.at(name, None) for name, setting in SHAPE.items()}
-    # One head stands for several logs, whose lengths may differ.
+    # One head describes several logs, whose lengths may differ.
     lengths = [block.get("epochs") for block in settings.at("faudit").value.values() if isinstance(block, dict)]
     for name, field in said.items():
         expected = getattr(config, name)
@@ -132,7 +129,7 @@ def refuse_contradictions(document: Field, config: RunConfig) -> None:
 
 
 def told(settings: Field, name: str, pattern: str, *, path: Path) -> Any:
-    """A setting as the file's config has it, or else as the file's name does."""
+    """A setting from the file's config, or else from its file name."""
     value, named = settings.at(name, None).value, re.search(pattern, path.stem)
     if value is None and named is None:
         raise settings.wrong(f"{name!r} there or in the file's name")
@@ -140,7 +137,7 @@ def told(settings: Field, name: str, pattern: str, *, path: Path) -> Any:
 
 
 def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
-    """One entry in our words and units; a tap that the file does not have is null."""
+    """One entry as a row, with our names and units. A tap that the file does not have is null."""
     taps: list[list[float | None]] = [[None] * (config.depth + 1) for _ in range(3)]
     if key == PENALTY:
         taps[0][-1], taps[1][2] = entry.at("h_L_norm").number(), entry.at("g_2_norm").number() * n
@@ -150,7 +147,7 @@ def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
             if len(sizes) != config.depth + 1:
                 raise entry.at(name).wrong(f"{config.depth + 1} numbers, one a tap")
             taps[i] = [size.number() * (n if i else 1) for size in sizes]
-        entry.at("gamma_dfa").number(low=-math.inf)  # checked and left: it is of all blocks, a row has one of each
+        entry.at("gamma_dfa").number(low=-math.inf)  # checked, not kept: a row has one Γ per block, not their mean
     named = dict(zip(("hidden_norms", "grad_norms", "grad_norms_frobenius"), taps, strict=True))
     gamma = {"gamma": [None] * config.depth, "gamma_undefined": [None] * config.depth}
     loss = None if key == PENALTY else entry.at("loss_eval").number()

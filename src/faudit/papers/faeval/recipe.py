@@ -1,4 +1,4 @@
-"""The experiments of the paper: those of ``runs.toml``, and what is known of them beyond their settings."""
+"""The experiments of the paper: those of ``runs.toml``, with smaller sizes for the digits and shorter runs allowed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DATA = "cifar10"
 SIZES = {
     "digits": {"resmlp": {"batch_size": 32, "width": 128}, "vit": {"batch_size": 32, "patch": 2}},
 }
-SHORTENED = ("vit", "noln")  # costly, and no claim needs their last epoch
+SHORTENED = ("vit", "noln")  # they are slow to train, and no claim needs their last epoch
 
 
 @cache
 def recipe() -> Recipe:
-    """The recipe; the file is read when it is first needed."""
+    """The recipe. The file is read at the first call."""
     experiments = read_study(STUDIES["faeval"]).experiments
     return Recipe(
         {name: runs[0] for name, runs in experiments.items()},

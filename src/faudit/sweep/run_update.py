@@ -1,8 +1,8 @@
-"""A run trained on a node without the driver's disk: what it is sent, and the parcels it sends back.
+"""Train a run on a node that does not see the driver's disk, and send updates back to the driver.
 
-Files come in, the run is trained in a temporary store, and parcels leave with what is new: a row at once, a checkpoint
-once it is written if the last one sent is some seconds old, the files that say how the run ended last. A node that has
-no copy of the data says so, and is sent one.
+A task receives the files of a run, trains it in a temporary store, and sends updates with what is new. A row is sent at
+once. A checkpoint is sent after it is written, at most once every ``CHECKPOINT_EVERY`` seconds. The last update holds
+the files that say how the run ended. A node without a copy of the data asks the driver for one.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from faudit.sweep.engine import Answer, answered, loaded
 if TYPE_CHECKING:
     from faudit.data.dataset import Dataset
 
-CHECKPOINT_EVERY = 2.0  # seconds between two checkpoints on their way to the driver
+CHECKPOINT_EVERY = 2.0  # least seconds between two checkpoints that are sent
 HEADS, ENDS = ("env.json", "config.json"), ("done.json", "failed.json")
-PREFIX, GRACE = "faudit-task-", 60.0  # of a task's folder; seconds in which it may not have taken its lock yet
-NEXT, NEEDS_DATA = "next", "needs data"  # answers between a task and its engine: there is more to come; send the data
+PREFIX, GRACE = "faudit-task-", 60.0  # a task's folder starts with it; seconds that a task has to take its lock
+NEXT, NEEDS_DATA = "next", "needs data"  # answers from a task to its engine: more updates follow; send the data
 
-Fetch = Callable[[], Mapping[str, Any]]  # takes the parts of a dataset out of the object store
+Fetch = Callable[[], Mapping[str, Any]]  # gets the parts of a dataset from the object store
 
 
 @dataclass(frozen=True)
 class RunUpdate:
-    """What a task sends: new files whole, new rows, or all of them where ``afresh``."""
+    """One message from a task: complete new files, and new rows. If ``afresh``, ``rows`` replaces all rows."""
 
     answer: Answer
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -48,14 +48,17 @@ class RunUpdate:
 
 
 class Sender:
-    """What of a run is new since the last parcel."""
+    """Collects what is new in a run since the last update."""
 
     def __init__(self, run: Run) -> None:
         self._run, self._rows, self._when = run, 0, time.monotonic()
-        self._sent: dict[str, tuple[int, int]] = {}  # which file it was, by name
+        self._sent: dict[str, tuple[int, int]] = {}  # file name → inode and modification time of what was sent
 
-    def parcel(self, answer: Answer, *, saved: bool) -> RunUpdate | None:
-        """One more if there is anything new; checkpoints if one was just ``saved``; all that is left with the last."""
+    def update(self, answer: Answer, *, saved: bool) -> RunUpdate | None:
+        """The next update, or None if nothing is new.
+
+        It holds checkpoints if one was just ``saved``. The last update holds everything that was not sent yet.
+        """
         last = answer.word != NEXT
         due = last or (saved and time.monotonic() - self._when >= CHECKPOINT_EVERY)
         kept = sorted(path.name for path in self._run.path.glob("epoch-*.safetensors")) if due else []
@@ -70,7 +73,7 @@ class Sender:
         return RunUpdate(answer, files, rows, afresh)
 
     def _changed(self, name: str) -> bytes | None:
-        """A file that was not sent as it is now: it is replaced whole, so what is new is another file."""
+        """The content of a file that has changed since it was sent. A changed file has a new inode."""
         path = self._run.path / name
         about = path.stat() if path.exists() else None
         if about is None or self._sent.get(name) == (about.st_ino, about.st_mtime_ns):
@@ -85,10 +88,10 @@ class Sender:
         return b""
 
 
-def by_value() -> Any:
-    """What a task runs.
+def task_function() -> Any:
+    """The function that a task runs.
 
-    A function inside a function travels whole, not by name. So even a node without faudit can say which node it is.
+    Ray pickles a nested function by value, not by name. So even a node without faudit can report its id.
     """
 
     def on_node(
@@ -98,7 +101,7 @@ def by_value() -> Any:
 
         yield ray.get_runtime_context().get_node_id()
 
-        from faudit.sweep.update import train  # here: what a function takes from around it travels with it
+        from faudit.sweep.run_update import train  # imported here, since Ray would pickle a name from the outer scope
 
         fetch = (lambda: ray.get(sent[0])) if sent else None
         yield from train(settings, files, data_dir, fetch, store)
@@ -109,10 +112,10 @@ def by_value() -> Any:
 def train(
     settings: Mapping[str, Any], files: Mapping[str, bytes], data_dir: str | None, fetch: Fetch | None, store: str
 ) -> Iterator[RunUpdate]:
-    """A task: train one run to its end in a temporary store of this node, in whose place the driver reads ``store``."""
+    """Train one run to its end in a temporary store on this node. Messages name the driver's ``store`` instead."""
     config = RunConfig.parse(settings, where="sweep")
-    sweep_up()
-    with own_folder() as folder:
+    remove_leftovers()
+    with locked_folder() as folder:
         run = Run(folder / config.run_id)
         run.path.mkdir()
         for name, data in files.items():
@@ -124,12 +127,12 @@ def train(
                 yield RunUpdate(Answer(NEEDS_DATA))
                 return
             dataset = unpacked(config.data, fetch)
-        for parcel in parcels(config, run, dataset):
-            yield seen_from(parcel, str(folder), store)
+        for update in updates(config, run, dataset):
+            yield with_driver_paths(update, str(folder), store)
 
 
-def parcels(config: RunConfig, run: Run, dataset: Dataset) -> Iterator[RunUpdate]:
-    """Train, and send what each row and checkpoint brought."""
+def updates(config: RunConfig, run: Run, dataset: Dataset) -> Iterator[RunUpdate]:
+    """Train, and yield an update after each row and checkpoint."""
     from faudit.train import writes
 
     steps, sender, over = writes(config, run, dataset=dataset), Sender(run), object()
@@ -147,33 +150,33 @@ def parcels(config: RunConfig, run: Run, dataset: Dataset) -> Iterator[RunUpdate
             return
         if answer.word == "ended" and step is not over:
             answer = replace(answer, word=NEXT)
-        parcel = sender.parcel(answer, saved=step is None)
-        if parcel:
-            yield parcel
+        update = sender.update(answer, saved=step is None)
+        if update:
+            yield update
         if answer.word == "raised":
             return
 
 
-def seen_from(parcel: RunUpdate, folder: str, store: str) -> RunUpdate:
-    """A parcel whose words name the driver's files, not the copies here; unless it is this node's disk that failed."""
-    word, text, remarks = parcel.answer.word, parcel.answer.text, parcel.answer.remarks
+def with_driver_paths(update: RunUpdate, folder: str, store: str) -> RunUpdate:
+    """An update whose messages name the driver's files, not the copies here, unless this node's disk failed."""
+    word, text, remarks = update.answer.word, update.answer.text, update.answer.remarks
     if word == "disk":
-        return parcel
+        return update
     told = Answer(word, text.replace(folder, store), tuple(said.replace(folder, store) for said in remarks))
-    return replace(parcel, answer=told)
+    return replace(update, answer=told)
 
 
 @contextmanager
-def own_folder() -> Iterator[Path]:
-    """A temporary folder with a lock, which goes with this process whatever ends it."""
+def locked_folder() -> Iterator[Path]:
+    """A temporary folder with a lock. The lock is free when this process ends for any reason."""
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder, filelock.FileLock(Path(folder) / "lock"):
         yield Path(folder)
 
 
-def sweep_up() -> None:
-    """Remove what tasks left that were killed: folders of this user and of that name whose lock nobody holds."""
+def remove_leftovers() -> None:
+    """Remove the folders of killed tasks: those with ``PREFIX`` that belong to this user and whose lock is free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # gone, somebody else's, or no such folder; a lock that is held is one of them
+        with suppress(OSError):  # already gone, another user's, no folder, or its lock is held
             about, lock = folder.lstat(), (folder / "lock").lstat()
             ours = stat.S_ISDIR(about.st_mode) and stat.S_ISREG(lock.st_mode) and about.st_uid == os.getuid()
             if ours and time.time() - lock.st_mtime >= GRACE:
@@ -181,32 +184,32 @@ def sweep_up() -> None:
                     shutil.rmtree(folder)
 
 
-def write_down(parcel: RunUpdate, run: Run) -> None:
-    """Write down what came, as a trainer would: rows before the checkpoint, what says that the run ended last."""
-    for name in [name for name in HEADS if name in parcel.files]:
-        write_whole(run.path / name, parcel.files[name])
-    if parcel.afresh:
-        write_whole(run.rows_file, parcel.rows)
-    elif parcel.rows:
+def write_down(update: RunUpdate, run: Run) -> None:
+    """Write an update in the order of a trainer: rows, then the checkpoint, then done.json or failed.json."""
+    for name in [name for name in HEADS if name in update.files]:
+        write_whole(run.path / name, update.files[name])
+    if update.afresh:
+        write_whole(run.rows_file, update.rows)
+    elif update.rows:
         with refusals(run.rows_file), open(run.rows_file, "ab") as file:
-            file.write(parcel.rows)
+            file.write(update.rows)
             file.flush()
             os.fsync(file.fileno())
-    for name in [name for name in parcel.files if name not in HEADS]:
-        write_whole(run.path / name, parcel.files[name])
+    for name in [name for name in update.files if name not in HEADS]:
+        write_whole(run.path / name, update.files[name])
 
 
-UNPACKED: dict[str, Dataset] = {}  # of this worker process, which serves one driver
+UNPACKED: dict[str, Dataset] = {}  # datasets of this worker process, which serves one driver
 
 
 def parts_of(dataset: Dataset) -> dict[str, Any]:
-    """A dataset as arrays and plain values, which Ray's object store holds without pickling."""
+    """A dataset as arrays and plain values, which Ray's object store keeps without pickling."""
     values = {entry.name: getattr(dataset, entry.name) for entry in fields(dataset)}
     return {name: value.numpy() if hasattr(value, "numpy") else value for name, value in values.items()}
 
 
 def unpacked(name: str, fetch: Fetch) -> Dataset:
-    """The dataset again; copied once a process, since what the object store lends may not be written."""
+    """The dataset rebuilt from its parts. Copied once per process, since the object store is read-only."""
     import torch
 
     from faudit.data.dataset import Dataset

@@ -1,4 +1,4 @@
-"""What a node sends of a run is what the driver would have made; what a killed task leaves is cleared away."""
+"""A node sends the same files that a local run writes; the folders of killed tasks are removed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.store import checkpoint
 from faudit.store.run import Run
-from faudit.sweep import update as node
-from faudit.sweep.update import NEEDS_DATA, NEXT, Fetch, RunUpdate, parts_of, train, unpacked, write_down
+from faudit.sweep import run_update as node
+from faudit.sweep.run_update import NEEDS_DATA, NEXT, Fetch, RunUpdate, parts_of, train, unpacked, write_down
 from faudit.train import fit, stream
 from tests.support.nets import tiny_dataset
 from tests.support.runs import TINY, identical
@@ -24,24 +24,24 @@ from tests.support.runs import TINY, identical
 
 @pytest.fixture(autouse=True)
 def own_tmp(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of temporary files that no other process has."""
+    """A temporary folder that no other process uses."""
     folder = tmp_path_factory.mktemp("node")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
 
 
 def sent(settings: RunConfig, store: Path, fetch: Fetch | None = None) -> Iterator[RunUpdate]:
-    """The parcels of a task that gets what a driver's store holds of its run."""
+    """The updates of a task that receives the files of its run from the driver's store."""
     run = Run(store / settings.run_id)
     files = {path.name: path.read_bytes() for path in run.path.glob("*.*")} if run.path.exists() else {}
     return train(settings.to_json(), files, None, fetch, str(store))
 
 
-def epoch_of(parcel: RunUpdate, scratch: Path) -> int | None:
-    """At which epoch the checkpoint in a parcel stands."""
-    if "last.safetensors" not in parcel.files:
+def epoch_of(update: RunUpdate, scratch: Path) -> int | None:
+    """The epoch of the checkpoint in an update."""
+    if "last.safetensors" not in update.files:
         return None
-    (scratch / "c").write_bytes(parcel.files["last.safetensors"])
+    (scratch / "c").write_bytes(update.files["last.safetensors"])
     return int(checkpoint.load(scratch / "c")[1]["epoch"])
 
 
@@ -53,15 +53,15 @@ def test_a_node_without_the_data_asks_for_it_and_trains_on_what_it_is_sent(
     (only,) = sent(config, tmp_path)
     assert only.answer.word == NEEDS_DATA
     data = tiny_dataset()
-    parcels = list(sent(config, tmp_path, lambda: parts_of(data)))
+    updates = list(sent(config, tmp_path, lambda: parts_of(data)))
     run = Run(tmp_path / config.run_id)
     calm = [dict(row) for row in stream(config, run, dataset=data)]
-    assert [parcel.answer.word for parcel in parcels] == [NEXT] * 3 + ["ended"]
-    assert b"".join(parcel.rows for parcel in parcels).count(b"\n") == len(calm) == 3
-    assert [parcel.afresh for parcel in parcels] == [True, False, False, False]
-    assert list(parcels[0].files) == ["env.json", "config.json"]
-    assert list(parcels[-1].files) == ["last.safetensors", "done.json"]
-    theirs, ours = json.loads(parcels[-1].files["done.json"]), run.outcome() or {}
+    assert [update.answer.word for update in updates] == [NEXT] * 3 + ["ended"]
+    assert b"".join(update.rows for update in updates).count(b"\n") == len(calm) == 3
+    assert [update.afresh for update in updates] == [True, False, False, False]
+    assert list(updates[0].files) == ["env.json", "config.json"]
+    assert list(updates[-1].files) == ["last.safetensors", "done.json"]
+    theirs, ours = json.loads(updates[-1].files["done.json"]), run.outcome() or {}
     assert all(theirs[name] == ours[name] for name in ("weights_sha256", "run_id", "rows"))
 
 
@@ -69,7 +69,7 @@ def test_a_node_that_has_the_data_fetches_none(tmp_path: Path) -> None:
     def fetch() -> dict[str, object]:
         raise AssertionError("fetched")
 
-    assert [parcel.answer.word for parcel in sent(TINY, tmp_path, fetch)][-1] == "ended"
+    assert [update.answer.word for update in sent(TINY, tmp_path, fetch)][-1] == "ended"
 
 
 def test_a_dataset_is_the_same_after_the_journey() -> None:
@@ -82,13 +82,13 @@ def test_every_checkpoint_leaves_when_it_is_written_however_rare_rows_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_every: int
 ) -> None:
     monkeypatch.setattr(node, "CHECKPOINT_EVERY", 0.0)
-    parcels = list(sent(TINY.with_(epochs=8, log_every=log_every), tmp_path))
-    came = [epoch for parcel in parcels if (epoch := epoch_of(parcel, tmp_path)) is not None]
+    updates = list(sent(TINY.with_(epochs=8, log_every=log_every), tmp_path))
+    came = [epoch for update in updates if (epoch := epoch_of(update, tmp_path)) is not None]
     assert came == list(range(9)), "each once"
     monkeypatch.setattr(node, "CHECKPOINT_EVERY", 3600.0)
-    parcels = list(sent(TINY.with_(epochs=8, log_every=log_every), tmp_path))
-    assert [epoch_of(parcel, tmp_path) for parcel in parcels if parcel.files][-1] == 8
-    assert sum("last.safetensors" in parcel.files for parcel in parcels) == 1
+    updates = list(sent(TINY.with_(epochs=8, log_every=log_every), tmp_path))
+    assert [epoch_of(update, tmp_path) for update in updates if update.files][-1] == 8
+    assert sum("last.safetensors" in update.files for update in updates) == 1
 
 
 def test_a_lost_task_costs_what_came_after_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,16 +97,16 @@ def test_a_lost_task_costs_what_came_after_its_last_checkpoint(tmp_path: Path, m
     run = Run(tmp_path / "driver" / config.run_id)
     run.path.mkdir(parents=True)
     lost = sent(config, tmp_path / "driver")
-    for parcel in lost:
-        write_down(parcel, run)
-        if epoch_of(parcel, tmp_path) == 5:
+    for update in lost:
+        write_down(update, run)
+        if epoch_of(update, tmp_path) == 5:
             break
     lost.close()  # type: ignore[attr-defined]  # train is a generator
     assert run.kept(2).exists() and len(run.rows()) == 1
     again = list(sent(config, tmp_path / "driver"))
-    for parcel in again:
-        write_down(parcel, run)
-    assert [epoch for parcel in again if (epoch := epoch_of(parcel, tmp_path)) is not None] == [6, 7, 8, 9]
+    for update in again:
+        write_down(update, run)
+    assert [epoch for update in again if (epoch := epoch_of(update, tmp_path)) is not None] == [6, 7, 8, 9]
     identical(run, fit(config, tmp_path / "calm"))
     assert run.kept(2).read_bytes() == Run(tmp_path / "calm" / config.run_id).kept(2).read_bytes()
     assert run.kept(7).exists()
@@ -144,10 +144,10 @@ def test_a_run_that_raises_sends_all_it_has_and_its_traceback_once(
         raise ZeroDivisionError("of all things")
 
     monkeypatch.setattr("faudit.train.one_epoch", bug)
-    *_, last = parcels = list(sent(TINY, tmp_path))
+    *_, last = updates = list(sent(TINY, tmp_path))
     assert last.answer.word == "raised" and last.answer.text == "met a bug: ZeroDivisionError('of all things')"
-    assert sum("Traceback" in said for parcel in parcels for said in parcel.answer.remarks) == 1
-    assert epoch_of(last, tmp_path) == 0 and "config.json" in parcels[0].files
+    assert sum("Traceback" in said for update in updates for said in update.answer.remarks) == 1
+    assert epoch_of(last, tmp_path) == 0 and "config.json" in updates[0].files
 
 
 def test_a_task_clears_away_what_a_killed_one_left_and_nothing_else(own_tmp: Path) -> None:
@@ -161,9 +161,9 @@ def test_a_task_clears_away_what_a_killed_one_left_and_nothing_else(own_tmp: Pat
     (lockless / "lock").unlink()
     (own_tmp / "faudit-task-file").touch()
     (own_tmp / "faudit-task-link").symlink_to(other)
-    with filelock.FileLock(held / "lock"), node.own_folder() as own:
+    with filelock.FileLock(held / "lock"), node.locked_folder() as own:
         os.utime(own / "lock", (0, 0))
-        node.sweep_up()
+        node.remove_leftovers()
         assert not left.exists() and own.exists()
     kept = [held, young, lockless, other, own_tmp / "faudit-task-file", own_tmp / "faudit-task-link"]
     assert sorted(own_tmp.iterdir()) == sorted(kept) and (other / "run").exists()

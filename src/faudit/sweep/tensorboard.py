@@ -1,7 +1,7 @@
-"""Rows as TensorBoard events, one folder a run, written by the driver from the run directories.
+"""Write rows as TensorBoard events, one folder per run. The driver reads them from the run directories.
 
-Needs the package ``tensorboard`` (``pip install 'faudit[tensorboard]'``). A run's events begin with a session start at
-step 0, which makes TensorBoard forget what an earlier driver wrote of the same run.
+Needs the package ``tensorboard`` (``pip install 'faudit[tensorboard]'``). The events of a run begin with a session
+start at step 0. TensorBoard then discards the events that an earlier driver wrote for the same run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from faudit.store.rows import TIMINGS, Row
 from faudit.store.run import Run
 from faudit.sweep.display import Display, Ends, Together
 
-LOOK_EVERY = 2.0  # seconds between two looks at the rows of the running runs
+LOOK_EVERY = 2.0  # seconds between two reads of the rows of the running runs
 
 
 @contextmanager
 def recorded(
     show: Display, folder: Path | None, *, wanted: Mapping[str, RunConfig], ends: Ends, runs: Path
 ) -> Iterator[Display]:
-    """A display that also writes events into a folder, if there is one to write into."""
+    """A display that also writes events into ``folder``; the display itself if ``folder`` is None."""
     if folder is None:
         yield show
         return
@@ -41,7 +41,7 @@ def recorded(
 
 
 class Board:
-    """Writers of the runs under way."""
+    """Writes the events of the running runs."""
 
     def __init__(self, folder: Path, runs: Path) -> None:
         try:
@@ -56,7 +56,7 @@ class Board:
         self._event, self._session, self._summary, self._writer = Event, SessionLog, Summary, EventFileWriter
         self._folder, self._runs, self._looked = folder, runs, 0.0
         self._writers: dict[str, Any] = {}
-        self._written: dict[str, int] = {}  # the last epoch that has its events
+        self._written: dict[str, int] = {}  # run id → the last epoch that was written
         with refusals(folder):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -84,14 +84,14 @@ class Board:
         name = config.run_id
         try:
             rows = Run(self._runs / name).rows()
-        except StoreError:  # damaged: whoever trains or reads the run says so
+        except StoreError:  # damaged: the code that trains or reads the run reports it
             return
         fresh = [row for row in rows if row["epoch"] > self._written.get(name, -1)]
         if fresh and name not in self._writers:
             self._writers[name] = self._writer(str(self._folder / name))
             start = self._session(status=self._session.START)
             self._writers[name].add_event(self._event(wall_time=time.time(), step=0, session_log=start))
-            fresh = rows  # a new file tells everything
+            fresh = rows  # a new event file holds all rows
         for row in fresh:
             values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in scalars(row)]
             event = self._event(wall_time=time.time(), step=row["epoch"], summary=self._summary(value=values))
@@ -102,7 +102,7 @@ class Board:
 
 
 def scalars(row: Row) -> Iterator[tuple[str, float]]:
-    """A row's numbers by tag: ``acc_eval``, ``hidden_norms/4``; what was not measured has none."""
+    """A row's numbers by tag: ``acc_eval``, ``hidden_norms/4``. Skips what was not measured."""
     for name, value in row.items():
         if name == "epoch" or name in TIMINGS:
             continue
