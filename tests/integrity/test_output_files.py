@@ -187,6 +187,12 @@ def test_a_file_in_a_folder_of_results_follows_the_same_rules(
     assert (tmp_path / "out" / name).is_symlink() and (tmp_path / "target").stat().st_size > 20
 
 
+def test_a_benchmark_that_would_append_to_a_pipe_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "rows.jsonl")
+    assert main(["bench", "protocol", "--out", str(tmp_path), "--seeds", "7", "--jobs", "1"]) == 2
+    assert "expected a file, got a pipe" in capsys.readouterr().err and os.listdir(tmp_path) == ["rows.jsonl"]
+
+
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_measured(
     trained: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

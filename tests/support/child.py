@@ -47,7 +47,7 @@ def forked(
     """
     started = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = os.fork()
+        child = fork()
         if child == 0:
             code = ESCAPED
             try:
@@ -67,6 +67,13 @@ def forked(
         err.seek(0)
         said, told = (file.read().decode("utf-8", "replace") for file in (out, err))
     return Answer(os.waitstatus_to_exitcode(status), said, told, time.monotonic() - started, hung=hung)
+
+
+def fork() -> int:
+    """As ``os.fork``; Python 3.12 warns of threads, of which the child uses none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 STATUS: dict[int, int] = {}  # of children that were waited for

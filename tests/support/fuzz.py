@@ -36,7 +36,7 @@ from random import Random
 from typing import Any
 
 from tests.support import sandbox, spoil
-from tests.support.child import Answer, forked
+from tests.support.child import Answer, fork, forked
 
 MEMORY = 3 << 30  # bytes that a case may map beside what the fork has
 PATIENCE = 90.0  # seconds; the slowest case takes one on an idle machine
@@ -92,7 +92,7 @@ def resumed(answer: Answer, usual: Answer, root: Path, file: str) -> str:
 
 def held_against_data(answer: Answer, usual: Answer, root: Path, file: str) -> str:
     """A finished run with other data is refused; with data that cannot be read it is told of."""
-    if answer.code == 2 or "whatever data holds" in answer.err:
+    if answer.code == 2 or answer.err.startswith("faudit: warning: "):
         return ""
     whole = template() / file
     same = (root / file).is_file() and unpacked(root / file) == unpacked(whole)
@@ -241,7 +241,7 @@ class Case:
 def template() -> Path:
     """The unspoiled sandbox of this process."""
     root = Path(tempfile.mkdtemp(prefix="faudit-fuzz-"))
-    child = os.fork()
+    child = fork()
     if child == 0:
         code = 1
         try:
@@ -452,7 +452,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             slowest = max(slowest, case.answer.seconds)
             if case.problems:
                 failed += 1
-                print(case, flush=True)
+                print(f"{case}\n  again: scripts/fuzz 1 --seed {args.seed} --first {number}", flush=True)
     finally:
         if template.cache_info().currsize:
             shutil.rmtree(template().parent)
