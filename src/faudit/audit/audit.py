@@ -99,7 +99,7 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
 
 
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:
-    """What a row lacks of the costly probes, and facts of the run: as kept, or measured now and kept; and remarks.
+    """What a row lacks of the probes, and facts of the run: as kept, or measured now and kept; and remarks.
 
     A failed run, or a log without weights, has nothing to measure on: what was not measured stays so.
     """
