@@ -98,7 +98,11 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
 
 
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:
+<<<<<<< HEAD
     """The costly probes that a row lacks, with facts of the run: read from the kept audit or measured now; and remarks.
+=======
+    """What a row lacks of the probes, and facts of the run: as kept, or measured now and kept; and remarks.
+>>>>>>> fitted
 
     A failed run or a log without weights cannot be measured; its missing entries stay missing.
     """
