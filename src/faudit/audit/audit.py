@@ -98,7 +98,7 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
 
 
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:
-    """The costly probes that a row lacks, with facts of the run: read from the kept audit or measured now; and remarks.
+    """The probes that a row lacks, with facts of the run: read from the kept audit or measured now; and remarks.
 
     A failed run or a log without weights cannot be measured; its missing entries stay missing.
     """
@@ -126,7 +126,7 @@ def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) ->
 
 
 def lacking(row: Row) -> list[str]:
-    """The probes of which a row does not hold every entry.
+    """The probes with an entry that is missing in a row.
 
     A row from before the entry ``fitted`` counted fitted samples in Γ, ρ and nudging. There every probe that judges the
     credit is measured again, so that Γ and its null are over the same samples.

@@ -149,7 +149,7 @@ def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
             taps[i] = [size.number() * (n if i else 1) for size in sizes]
         entry.at("gamma_dfa").number(low=-math.inf)  # checked, not kept: a row has one Γ per block, not their mean
     named = dict(zip(("hidden_norms", "grad_norms", "grad_norms_frobenius"), taps, strict=True))
-    gamma = {"gamma": [None] * config.depth, "gamma_undefined": [None] * config.depth}
+    gamma = {"gamma": [None] * config.depth, "gamma_undefined": [None] * config.depth, "fitted": None}
     loss = None if key == PENALTY else entry.at("loss_eval").number()
     scores = {"acc_eval": entry.at("acc_eval").number(high=1.0), "loss_eval": loss, "test_acc": None}
     rest = {"eval_samples": n, **dict.fromkeys(["test_samples", "classes", "train_loss"])}
