@@ -105,7 +105,9 @@ def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) ->
     if run.status != Status.DONE or not run.checkpoint.exists():
         from faudit.audit.measure import facts_of
 
-        return KeptAudit(known=facts_of(config, row, data_dir=data_dir)), []
+        lost = run.status == Status.DONE and lacking(row)
+        remarks = [f"{run.checkpoint} is missing: what only the weights can tell is not measured"] if lost else []
+        return KeptAudit(known=facts_of(config, row, data_dir=data_dir)), remarks
     wanted = {name: PROBES.declared(name).version for name in lacking(row)}
     kept, problem = audits.read(run)
     stale = [name for name, version in wanted.items() if kept.versions.get(name) != version]
