@@ -269,3 +269,13 @@ def test_an_import_that_agrees_with_itself_is_read(tmp_path: Path) -> None:
     file.write_text(json.dumps(document))
     assert main(["import", str(file), "--runs", str(tmp_path / "imported")]) == 0
     assert len(list((tmp_path / "imported").iterdir())) == 2
+
+
+def test_a_run_that_lost_its_configuration_is_named_and_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write(RunConfig(epochs=1), tmp_path)
+    (run.path / "config.json").unlink()
+    assert main(["show", "--json", "--runs", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out.strip() == "[]" and f"{run.path}/config.json" in said.err and said.err.count("\n") == 1

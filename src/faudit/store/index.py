@@ -28,7 +28,7 @@ from faudit.store.summary import overview
 FORMAT = 1  # version of the entries; others are read again
 FROM = 64  # runs; for fewer, the database saves no time
 FILES = ("config.json", "env.json", "rows.jsonl", "done.json", "failed.json")
-ENDS = slice(3, 5)  # the two files that end a run
+ROWS, ENDS = 2, slice(3, 5)  # the two files that end a run
 STATES = (*ENDED, Status.RUNNING, Status.STOPPED)
 
 Overview = dict[str, Any]
@@ -95,7 +95,7 @@ def marked(store: Path) -> dict[str, str]:
     marks = {}
     for name in names:
         signs = [sign(f"{store}/{name}/{file}") for file in FILES]
-        if signs[0]:
+        if signs[0] or signs[ROWS]:  # rows without a configuration are a run that lost it
             marks[name] = " ".join((__version__, str(FORMAT), *signs)) if any(signs[ENDS]) else ""
     return marks
 
