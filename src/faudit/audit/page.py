@@ -10,6 +10,7 @@ from faudit.audit.checks.check import Finding
 from faudit.audit.method import Method, methods
 from faudit.audit.protocol import Protocol
 from faudit.audit.utility import markdown, sensitivity_table, utility_table
+from faudit.formats import signed, size
 from faudit.store.rows import Row
 
 
@@ -72,10 +73,6 @@ def mean(values: list[float | None]) -> float | None:
     return fmean(known) if known and len(known) == len(values) else None
 
 
-def signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}"
-
-
 def thresholds(asked: Protocol) -> str:
     """The checks and thresholds of a protocol, in a sentence."""
     checks, labels = (", ".join(check.name for check in some) for some in (asked.checks, asked.labels))
@@ -89,9 +86,9 @@ def method_table(method: Method) -> list[list[str]]:
         [
             check.check,
             f"{check.fired} of {len(method.seeds)}",
-            number(check.mean),
-            "–" if check.low is None else f"{number(check.low)} to {number(check.high)}",
-            number(check.threshold),
+            size(check.mean),
+            "–" if check.low is None else f"{size(check.low)} to {size(check.high)}",
+            size(check.threshold),
         ]
         for check in method.checks
     ]
@@ -101,9 +98,5 @@ def method_table(method: Method) -> list[list[str]]:
 def line(finding: Finding, *, label: bool = False) -> str:
     first = "–" if finding.first_fire is None else str(finding.first_fire)
     name = f"{finding.check} (label)" if label else finding.check
-    cells = [name, finding.status, number(finding.value), number(finding.threshold), first, finding.reason]
+    cells = [name, finding.status, size(finding.value), size(finding.threshold), first, finding.reason]
     return "| " + " | ".join(cells) + " |"
-
-
-def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"

@@ -52,7 +52,7 @@ class Column:
 
 
 @dataclass
-class Flat:
+class Table:
     """The selected runs and the columns of their rows."""
 
     runs: list[Overview]
@@ -96,31 +96,31 @@ def export(runs: Path, out: Path, *, form: str, wanted: Mapping[str, list[Any]])
     """Write the rows of matching runs; returns the number of rows, and a message for each run left out."""
     write = WRITERS[form]()
     found, damaged = entries(runs)
-    flat = Flat([run for run in found if matches(run, wanted)])
-    flat.survey()
-    if not flat.columns:
+    table = Table([run for run in found if matches(run, wanted)])
+    table.survey()
+    if not table.columns:
         problem = f"{runs} holds no row of a selected run: nothing was exported"
-        raise StoreError("\n".join([*damaged, *flat.damaged, problem]))
+        raise StoreError("\n".join([*damaged, *table.damaged, problem]))
     with replacing(out) as beside:
-        write(flat, beside)
-    return sum(flat.counts.values()), [*damaged, *flat.damaged]
+        write(table, beside)
+    return sum(table.counts.values()), [*damaged, *table.damaged]
 
 
-def csv_writer() -> Callable[[Flat, Path], None]:
+def csv_writer() -> Callable[[Table, Path], None]:
     return write_csv
 
 
-def write_csv(flat: Flat, path: Path) -> None:
+def write_csv(table: Table, path: Path) -> None:
     heads = [
         name + "".join(f"[{place}]" for place in places)
-        for name, column in flat.columns.items()
+        for name, column in table.columns.items()
         for places in itertools.product(*map(range, column.places))
     ]
     with open(path, "w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, heads, restval="")
-        table.writeheader()
-        for row in flat.rows(flat.runs):
-            table.writerow({head: one for name, value in row.items() for head, one in spread(name, value)})
+        lines = csv.DictWriter(file, heads, restval="")
+        lines.writeheader()
+        for row in table.rows(table.runs):
+            lines.writerow({head: one for name, value in row.items() for head, one in spread(name, value)})
 
 
 def spread(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -132,7 +132,7 @@ def spread(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def parquet_writer() -> Callable[[Flat, Path], None]:
+def parquet_writer() -> Callable[[Table, Path], None]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -143,9 +143,9 @@ def parquet_writer() -> Callable[[Flat, Path], None]:
         ) from None
     names = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
 
-    def write_parquet(flat: Flat, path: Path) -> None:
+    def write_parquet(table: Table, path: Path) -> None:
         fields = []
-        for name, column in flat.columns.items():
+        for name, column in table.columns.items():
             kind = names[column.kind]
             for _ in column.places:
                 kind = pyarrow.list_(kind)
@@ -153,7 +153,7 @@ def parquet_writer() -> Callable[[Flat, Path], None]:
         schema = pyarrow.schema(fields)
         with pyarrow.parquet.ParquetWriter(path, schema) as file:
             for start in itertools.count(0, TOGETHER):
-                rows = list(flat.rows(flat.runs[start : start + TOGETHER]))
+                rows = list(table.rows(table.runs[start : start + TOGETHER]))
                 if not rows:
                     break
                 file.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
@@ -161,4 +161,4 @@ def parquet_writer() -> Callable[[Flat, Path], None]:
     return write_parquet
 
 
-WRITERS: dict[str, Callable[[], Callable[[Flat, Path], None]]] = {"csv": csv_writer, "parquet": parquet_writer}
+WRITERS: dict[str, Callable[[], Callable[[Table, Path], None]]] = {"csv": csv_writer, "parquet": parquet_writer}

@@ -15,6 +15,7 @@ from faudit.audit.judge import INCONCLUSIVE, WALK_BACK, judge
 from faudit.audit.protocol import DEFAULT, Protocol, protocol
 from faudit.audit.strategies import side_by_side
 from faudit.bench.protocol.cases import CASES
+from faudit.formats import size
 from faudit.stats import wilson_interval
 
 Verdicts = dict[tuple[str, int], str]  # (case, seed) → verdict
@@ -141,7 +142,7 @@ def page(result: dict[str, Any]) -> str:
     out.append("|---|---|---|---|")
     for check, entry in result["values"].items():
         cells = [span(entry["healthy"]), span(entry["fired on"])]
-        out.append(f"| {check} | {number(entry['threshold'])} | " + " | ".join(cells) + " |")
+        out.append(f"| {check} | {size(entry['threshold'])} | " + " | ".join(cells) + " |")
     out += ["", "## Every case", ""]
     out.append(f"| case | label | {' | '.join(names)} | checks of {result['protocol']} that fired |")
     out.append("|---|---|" + "---|" * len(names) + "---|")
@@ -164,8 +165,4 @@ def told(words: list[str]) -> str:
 
 
 def span(values: list[float] | None) -> str:
-    return "–" if values is None else f"{number(values[0])} to {number(values[1])}"
-
-
-def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+    return "–" if values is None else f"{size(values[0])} to {size(values[1])}"
