@@ -84,7 +84,11 @@ def write(run: Run, kept: KeptAudit) -> None:
     """Write the kept audit of a run."""
     entries = {name: {key: encoded(value) for key, value in found.items()} for name, found in kept.entries.items()}
     body = {"ties": ties(run), "versions": dict(kept.versions), "facts": asdict(kept.facts), "entries": entries}
-    write_json(run.path / FILE, {"format": FORMAT, "sha256": checksum(body), "body": body})
+    path = run.path / FILE
+    with refusals(path):
+        if path.is_symlink():  # else the file that it points to would be written
+            path.unlink()
+    write_json(path, {"format": FORMAT, "sha256": checksum(body), "body": body})
 
 
 def ties(run: Run) -> dict[str, Any]:
