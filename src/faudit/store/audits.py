@@ -85,9 +85,8 @@ def write(run: Run, kept: KeptAudit) -> None:
     entries = {name: {key: encoded(value) for key, value in found.items()} for name, found in kept.entries.items()}
     body = {"ties": ties(run), "versions": dict(kept.versions), "facts": asdict(kept.facts), "entries": entries}
     path = run.path / FILE
-    with refusals(path):
-        if path.is_symlink():  # else the file that it points to would be written
-            path.unlink()
+    if path.is_symlink():  # the file that it points to is not ours
+        raise StoreError(f"cannot use {path}: expected a file, got a link. Remove it.")
     write_json(path, {"format": FORMAT, "sha256": checksum(body), "body": body})
 
 
