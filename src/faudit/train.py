@@ -114,7 +114,15 @@ def is_probed(config: RunConfig, epoch: int) -> bool:
 
 
 def learning_rate(config: RunConfig, epoch: int) -> float:
-    """Cosine schedule, stepped per epoch, from lr at epoch 1 to 0 at the epoch after the last."""
+    """The learning rate of an epoch. All schedules begin with lr at epoch 1.
+
+    ``cosine`` falls to 0 at the epoch after the last. ``step`` is multiplied by lr-factor after each milestone.
+    """
+    if config.schedule == "constant":
+        return config.lr
+    if config.schedule == "step":
+        passed = sum(milestone < epoch for milestone in config.milestones)
+        return config.lr * config.lr_factor**passed
     return 0.5 * config.lr * (1.0 + math.cos(math.pi * (epoch - 1) / config.epochs))
 
 

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, Trace, part
+from faudit.settings import number, setting
 
 State = Mapping[str, Tensor]
 
@@ -54,7 +55,7 @@ class Rule(ABC):
     trains_blocks: ClassVar[bool] = True  # False if the blocks keep their initial weights
     no_control: ClassVar[str | None] = None  # the reason, if the rule can have no frozen control
 
-    penalty: float = 0.0
+    penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²")
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """New float32 feedback weights for a net, drawn from this generator only; ``sample`` is a normalised batch."""
@@ -100,8 +101,8 @@ class Rule(ABC):
 class LocalRule(Rule):
     """Base class of block-local rules such as DFA and FA: local objective and clipping. A subclass adds ``credit``."""
 
-    clip: float = 1.0
-    credit_eps: float = 1e-6
+    clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block")
+    credit_eps: float = setting(1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε)")
 
     @final
     def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
