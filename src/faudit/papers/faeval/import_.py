@@ -12,7 +12,7 @@ from typing import Any
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, DataError, FauditError, StoreError
 from faudit.papers.document import ADVICE, Field, read_document, strict
-from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE
+from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE, value_of
 from faudit.papers.faeval.recipe import recipe
 from faudit.store.files import refusals, write_whole
 from faudit.store.rows import Row, overflow, to_line
@@ -95,7 +95,7 @@ def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
             if own.at("rule").value != RULE_OF[key]:
                 raise own.at("rule").wrong(repr(RULE_OF[key]))
             config = RunConfig.parse(own.value, where="config, faudit")
-            if config.epochs < epochs[-1] or config.depth < 2:
+            if config.epochs < epochs[-1] or config.settings.get("depth", 0) < 2:
                 raise own.wrong(f"at least {epochs[-1]} epochs and a depth of at least 2")
             refuse_contradictions(document, config)
             return config
@@ -123,7 +123,7 @@ def refuse_contradictions(document: Field, config: RunConfig) -> None:
     # One head describes several logs, whose lengths may differ.
     lengths = [block.get("epochs") for block in settings.at("faudit").value.values() if isinstance(block, dict)]
     for name, field in said.items():
-        expected = getattr(config, name)
+        expected = value_of(config, name)
         if field.value not in (None, expected) and not (name == "epochs" and field.value in lengths):
             raise field.wrong(f"{expected!r}, as in config, faudit")
 
