@@ -100,6 +100,10 @@ BAD_DOCUMENTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         changed("config", "faudit", to={"dfa_log": {**OWN["dfa_log"], "epochs": 2}}),
         "at least 3 epochs",
     ),
+    "own settings of a net without a depth": (
+        changed("config", "faudit", to={"dfa_log": {**OWN["dfa_log"], "net": "cnn"}}),
+        "a depth of at least 2",
+    ),
 }
 
 
