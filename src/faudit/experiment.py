@@ -50,8 +50,8 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     smallest = len(dataset.train_x) % config.batch_size or config.batch_size
     if smallest < net.least_batch:
         raise ConfigError(
-            f"batch-size: net {config.net} has a BatchNorm and needs at least {net.least_batch} samples in every batch, "
-            f"got {smallest} in the last of {len(dataset.train_x)} samples. Take another --batch-size."
+            f"batch-size: expected at least {net.least_batch} samples in every batch for the BatchNorm of net "
+            f"{config.net}, got {smallest} in the last batch of {len(dataset.train_x)} samples. Take another --batch-size."
         )
     params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])

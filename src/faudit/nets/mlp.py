@@ -16,6 +16,7 @@ The loss is that of the ``criterion``, for each sample and with t = onehot(y):
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -27,9 +28,9 @@ from torch import Tensor
 from faudit.errors import ConfigError
 from faudit.nets.net import Net, Params, batch_norm, empty, linear, new_batch_norm, normal, one_hot, output_error
 
-ACTIVATIONS = {"tanh": torch.tanh, "relu": F.relu, "sigmoid": torch.sigmoid, "linear": lambda z: z}
-CRITERIA = ("ce", "bce", "mse")
-INITS = ("default", "glorot", "he", "normal")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh, "relu": F.relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class MLP(Net):
             losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(dim=1)
         else:
             losses = 0.5 * (logits - targets).square().sum(dim=1)
-        return reduced(losses, reduction)
+        return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
     def output_error(self, logits: Tensor, y: Tensor) -> Tensor:
         if self.criterion == "ce":
@@ -105,16 +106,11 @@ class MLP(Net):
         return (torch.sigmoid(logits) if self.criterion == "bce" else logits) - one_hot(y, logits)
 
 
-def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """The losses of the samples ("none"), their "mean" or their "sum"."""
-    return {"none": lambda: losses, "mean": losses.mean, "sum": losses.sum}[reduction]()
-
-
 def drawn(how: str, generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
     """Weight and bias of a layer, in one of four ways.
 
-    ``default``: torch's, both U(±1/√inputs).  ``glorot``: U(±√(6/(inputs + outputs))), bias 0.  ``he``: U(±√(6/inputs)),
-    bias 0.  ``normal``: both N(0, 1/(inputs + outputs)).
+    ``default``: torch's, both U(±1/√inputs).  ``glorot``: weight U(±√(6/(inputs + outputs))), bias 0.
+    ``he``: weight U(±√(6/inputs)), bias 0.  ``normal``: both N(0, 1/(inputs + outputs)).
     """
     if how == "default":
         return linear(generator, inputs=inputs, outputs=outputs)
