@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 
-from faudit.config import RunConfig
 from faudit.nets import NETS
 from faudit.nets.net import part
 from tests.support.nets import TINY_NETS, TinyNet
@@ -63,9 +60,3 @@ def test_weights_depend_on_the_generator_alone(net_name: str) -> None:
     assert {part(name) for name in first} == {"embed", "readout"} | {
         f"blocks.{l}" for l in range(TINY_NETS[net_name]().blocks)
     }
-
-
-def test_settings_of_a_net_are_settings_of_the_config() -> None:
-    settings = {entry.name for entry in dataclasses.fields(RunConfig)} | {"sample_shape", "classes", "training"}
-    for name in NETS:
-        assert {entry.name for entry in dataclasses.fields(NETS[name])} <= settings
