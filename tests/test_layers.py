@@ -15,8 +15,10 @@ SOURCE = ROOT / "src" / "faudit"
 LAYERS: list[list[str]] = [
     ["errors"],
     ["registry"],
+    ["settings"],
     [
         "nets/__init__",
+        "optimizers/__init__",
         "rules/__init__",
         "data/__init__",
         "probes/__init__",
@@ -26,7 +28,7 @@ LAYERS: list[list[str]] = [
         "papers/__init__",
     ],
     ["config", "rng", "tensors", "stats", "formats"],
-    ["nets/"],
+    ["nets/", "optimizers/"],
     ["data/", "store/"],
     ["rules/"],
     ["probes/", "experiment"],
@@ -39,8 +41,9 @@ LAYERS: list[list[str]] = [
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
-    "errors", "registry", "config", "stats", "formats", "store/rows", "store/environment", "store/run", "store/files",
-    "store/summary", "store/index", "store/table", "audit/judge", "audit/strategies", "sweep/engine", "sweep/drive",
+    "errors", "registry", "settings", "config", "stats", "formats", "store/rows", "store/environment", "store/run",
+    "store/files", "store/summary", "store/index", "store/table", "audit/judge", "audit/strategies", "sweep/engine",
+    "sweep/drive",
     "sweep/local", "sweep/display", "sweep/study", "sweep/estimate", "sweep/tensorboard", "sweep/ray",
     "sweep/run_update",
     "bench/protocol/cases", "bench/protocol/confusion", "papers/paper", "papers/claim", "papers/document",

@@ -15,7 +15,7 @@ import pytest
 
 from faudit.cli.list import FAMILIES
 from faudit.cli.main import COMMANDS, main
-from faudit.config import KEYS, RunConfig
+from faudit.config import RunConfig, all_keys
 from tests.support.commands import faudit
 from tests.support.fabricate import write
 from tests.support.paths import ROOT
@@ -66,7 +66,7 @@ def test_a_config_file_and_flags_together(tmp_path: Path, capsys: pytest.Capture
 def test_every_setting_has_a_flag_and_every_flag_a_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, text, _ = run(capsys, "train", "--help")
     assert code == 0
-    assert all(f"--{name}" in text for name in KEYS)
+    assert all(f"--{name}" in text for name in all_keys())
 
 
 def test_a_diverged_run_exits_1_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

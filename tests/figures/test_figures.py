@@ -21,7 +21,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from faudit.cli.main import main, parsed, parser
-from faudit.config import KEYS, RunConfig, attribute, command
+from faudit.config import RunConfig, all_keys, attribute, command
 from faudit.errors import ConfigError, StoreError
 from faudit.figures import FIGURES
 from faudit.figures.figure import FORMATS, Numbers, deep, final, headed, line, make, of
@@ -209,7 +209,7 @@ def test_a_missing_run_is_named_with_the_command_that_makes_it(
 
 def asked(words: str) -> RunConfig:
     args = parsed(parser(), shlex.split(words)[1:])
-    given = {name: value for name in KEYS if (value := getattr(args, attribute(name))) is not None}
+    given = {name: value for name in all_keys() if (value := getattr(args, attribute(name))) is not None}
     return RunConfig.parse(given, where="test")
 
 

@@ -11,16 +11,17 @@ from faudit.cli.output import print_json
 from faudit.data import DATASETS
 from faudit.figures import FIGURES
 from faudit.nets import NETS
+from faudit.optimizers import OPTIMIZERS
 from faudit.papers import PAPERS
 from faudit.probes import PROBES
 from faudit.registry import Registry
 from faudit.rules import RULES
 from faudit.sweep import STUDIES
 
-HELP = "list the networks, rules, datasets, probes, checks, figures, studies or papers that faudit has"
+HELP = "list the networks, rules, optimizers, datasets, probes, checks, figures, studies or papers that faudit has"
 FAMILIES: dict[str, Registry[Any]] = {
-    "nets": NETS, "rules": RULES, "data": DATASETS, "probes": PROBES, "checks": CHECKS, "figures": FIGURES,
-    "studies": STUDIES, "papers": PAPERS,
+    "nets": NETS, "rules": RULES, "optimizers": OPTIMIZERS, "data": DATASETS, "probes": PROBES, "checks": CHECKS,
+    "figures": FIGURES, "studies": STUDIES, "papers": PAPERS,
 }  # fmt: skip
 
 

@@ -172,7 +172,7 @@ def line(table: Table, experiment: str, value: Value, *, log: bool) -> Numbers |
         "net": one.config.net,
         "data": one.config.data,
         "rule": one.config.rule,
-        "penalty": one.config.penalty,
+        "penalty": getattr(one.config, "penalty", 0.0),
         "seeds": [one.seed for one in series],
         "epochs": sorted(met),
         "middle": [point["middle"] for point in points],

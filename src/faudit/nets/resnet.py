@@ -22,6 +22,7 @@ from torch import Tensor
 
 from faudit.errors import ConfigError
 from faudit.nets.net import Net, Params, batch_norm, linear, new_batch_norm, normal
+from faudit.settings import setting, whole
 
 STAGES = 3
 
@@ -30,8 +31,8 @@ STAGES = 3
 class ResNet(Net):
     """A small residual network with BatchNorm."""
 
-    depth: int = 3
-    width: int = 16
+    depth: int = setting(3, whole(3, 1023), "number of blocks, L, over three stages")
+    width: int = setting(16, whole(1, 16_384), "channels of the first stage")
 
     def __post_init__(self) -> None:
         if self.depth % STAGES:
