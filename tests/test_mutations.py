@@ -196,7 +196,7 @@ DEFECTS = [
     Defect("the rows before decide nothing about the depth", "store/rows.py",
            "checked(rows[-2:])", "checked(rows[-1:])", ROWS),
     Defect("a list of any length is read", "store/rows.py",
-           "or not entry.lengths(blocks).issuperset(map(len, column))", "", ROWS),
+           "or not all(entry.fits(length, blocks) for length in set(map(len, column)))", "", ROWS),
     Defect("a probe is left out without a word", "watch/model.py",
            "left_out[name] = WHY_NOT[lacking[0]]", "pass", f"{FOREIGN}::{REASONS}"),
     Defect("an arithmetic mean on a logarithmic axis", "figures/figure.py",

@@ -6,18 +6,17 @@ import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError, StoreError
 from faudit.experiment import Experiment, prepare
-from faudit.nets.net import Net, Params
 from faudit.rules.bp import BP
-from faudit.rules.rule import Objective, State
+from faudit.rules.rule import Step
 from faudit.store.checkpoint import weights
 from faudit.store.run import Run
 from faudit.train import fit, learning_rate, one_epoch, read, stream, test_accuracy
@@ -100,7 +99,7 @@ def test_the_schedule_is_torchs_cosine() -> None:
     optimizer = torch.optim.SGD([parameter], lr=0.3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)
     for epoch in range(1, 8):
-        assert learning_rate(config, epoch) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        assert learning_rate(config, epoch, 0.3) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
         optimizer.step()
         schedule.step()
 
@@ -205,9 +204,9 @@ class Alternating(BP):
     def trains(self, name: str) -> bool:
         return CALLS[0] % 2 == 0 or name.startswith("readout.")
 
-    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
+    def step(self, *args: Any, **named: Any) -> Step:
         CALLS[0] += 1
-        return super().objective(net, params, state, x, y)
+        return super().step(*args, **named)
 
 
 CALLS = [0]
@@ -220,8 +219,9 @@ def test_a_parameter_left_out_of_a_step_is_left_alone() -> None:
     CALLS[0] = 0
     one_epoch(experiment, 1)  # two batches: the first trains the readout alone, the second everything
     counts = {
-        name: float(experiment.state.optimizer.state[value]["step"]) for name, value in experiment.state.params.items()
+        name: float(experiment.state.optimizer.state_of(value)["step"])
+        for name, value in experiment.state.params.items()
     }
     assert counts["readout.head.weight"] == 2 and counts["embed.weight"] == 1
     one_epoch(experiment, 1)
-    assert float(experiment.state.optimizer.state[experiment.state.params["embed.weight"]]["step"]) == 2
+    assert float(experiment.state.optimizer.state_of(experiment.state.params["embed.weight"])["step"]) == 2

@@ -15,11 +15,11 @@ from faudit.data.batches import Batches
 from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
 from faudit.nets import NETS
-from faudit.nets.net import Net
+from faudit.nets.net import Net, is_buffer
 from faudit.rng import generators
 from faudit.rules import RULES
-from faudit.rules.rule import Rule
-from faudit.store.checkpoint import TrainState
+from faudit.rules.rule import Group, Rule
+from faudit.store.checkpoint import Optimizers, TrainState
 
 OPTIMIZERS: dict[str, tuple[Any, set[str]]] = {  # the class, and the optimizer settings that it reads
     "adamw": (torch.optim.AdamW, set()),
@@ -45,12 +45,16 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     net, rule = build_net(config, dataset), build_rule(config)
     dtype, device = getattr(torch, config.dtype), usable(config.device)
     named = generators(config.seed)
-    params = {name: value.to(device, dtype).requires_grad_() for name, value in net.init(named["init"]).items()}
+    if reason := rule.refusal(net):
+        raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
+    params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
     state = {
         name: value.to(device, dtype if value.is_floating_point() else value.dtype)
         for name, value in rule.init(net, sample, named["feedback"]).items()
     }
+    for name, value in (*params.items(), *state.items()):
+        value.requires_grad_(rule.trains_state(name) if name in state else not is_buffer(name))
     batches = Batches(
         dataset,
         batch_size=config.batch_size,
@@ -59,7 +63,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
         dtype=dtype,
         device=device,
     )
-    held = TrainState(params, state, build_optimizer(config, params), named)
+    held = TrainState(params, state, build_optimizer(config, rule, {**params, **state}), named)
     initial = {name: value.detach().clone() for name, value in params.items()}
     return Experiment(config, dataset, net, rule, batches, held, initial)
 
@@ -90,12 +94,27 @@ def build_rule(config: RunConfig) -> Rule:
     return kind(**config.settings_of("rule", names_of(kind)))
 
 
-def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-    """One optimizer over all parameters; it skips a parameter without a gradient (a frozen block), weight decay too."""
-    kind, reads = OPTIMIZERS[config.optimizer]
-    settings = config.settings_of("optimizer", reads)
+def build_optimizer(config: RunConfig, rule: Rule, tensors: Mapping[str, Tensor]) -> Optimizers:
+    """The optimizers of the tensors that require grad: the run's own, and that of each group of the rule.
+
+    An optimizer skips a tensor without a gradient (that of a frozen block), weight decay too.
+    """
+    trained = {name: value for name, value in tensors.items() if value.requires_grad}
+    groups = rule.groups(trained)
+    apart = {name for group in groups for name in group.names}
+    rest = Group(tuple(name for name in trained if name not in apart))
+    return Optimizers([one_optimizer(config, group, trained) for group in (rest, *groups) if group.names])
+
+
+def one_optimizer(config: RunConfig, group: Group, tensors: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+    """The optimizer of one group; what the group leaves open is the run's."""
+    kind, reads = OPTIMIZERS[group.optimizer or config.optimizer]
     optimizer: torch.optim.Optimizer = kind(
-        list(params.values()), lr=config.lr, weight_decay=config.weight_decay, fused=True, **settings
+        [tensors[name] for name in group.names],
+        lr=config.lr if group.lr is None else group.lr,
+        weight_decay=config.weight_decay if group.weight_decay is None else group.weight_decay,
+        fused=True,
+        **config.settings_of("optimizer", reads),
     )
     return optimizer
 

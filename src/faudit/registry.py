@@ -10,8 +10,8 @@ import ast
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from faudit.errors import ConfigError
 
@@ -60,6 +60,30 @@ class Registry(Mapping[str, Member], Generic[Member]):
         tree, own = self.source(name)
         text = (ast.get_docstring(own) if own else None) or ast.get_docstring(tree) or ""
         return " ".join(text.split("\n\n")[0].replace("``", "").split())
+
+
+def declared(owner: ast.FunctionDef | ast.ClassDef | None, name: str, *makers: Callable[..., Any]) -> Any:
+    """The value that a class body assigns to a name; KeyError if it assigns none, ValueError if it is no literal.
+
+    A literal may call one of ``makers``, by its name.
+    """
+    for line in owner.body if owner else []:
+        if isinstance(line, ast.Assign | ast.AnnAssign) and line.value is not None:
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            if name in map(ast.unparse, targets):
+                return literal(line.value, *makers)
+    raise KeyError(name)
+
+
+def literal(node: ast.expr, *makers: Callable[..., Any]) -> Any:
+    """The value of an expression of constants, tuples and calls of ``makers``; ValueError for any other."""
+    if isinstance(node, ast.Tuple):
+        return tuple(literal(element, *makers) for element in node.elts)
+    called = {maker.__name__: maker for maker in makers}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in called:
+        words = {str(word.arg): literal(word.value, *makers) for word in node.keywords}
+        return called[node.func.id](*(literal(argument, *makers) for argument in node.args), **words)
+    return ast.literal_eval(node)
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:

@@ -66,6 +66,6 @@ def test_weights_depend_on_the_generator_alone(net_name: str) -> None:
 
 
 def test_settings_of_a_net_are_settings_of_the_config() -> None:
-    settings = {entry.name for entry in dataclasses.fields(RunConfig)} | {"sample_shape", "classes"}
+    settings = {entry.name for entry in dataclasses.fields(RunConfig)} | {"sample_shape", "classes", "training"}
     for name in NETS:
         assert {entry.name for entry in dataclasses.fields(NETS[name])} <= settings

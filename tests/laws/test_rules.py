@@ -17,7 +17,7 @@ from faudit.config import RunConfig
 from faudit.experiment import prepare
 from faudit.nets.net import part
 from faudit.rules import RULES
-from faudit.rules.rule import LocalRule
+from faudit.rules.local import LocalRule
 from tests.support.nets import Setup, tiny_dataset
 
 
@@ -138,7 +138,9 @@ def test_the_penalty_adds_its_own_gradient_and_nothing_else(rule_name: str, net_
     """Held against a numerical derivative of λ·mean Σ f²; where the graph is cut, of each block's own share."""
     lam = 0.1
     plain = Setup(rule_name, net_name, 0, **loose(rule_name))
-    rule = dataclasses.replace(plain.rule, penalty=lam)
+    if "penalty" not in fields_of(rule_name):
+        pytest.skip("the rule has no penalty")
+    rule = Setup(rule_name, net_name, 0, **loose(rule_name), penalty=lam).rule
     with_penalty = rule.step(plain.net, plain.params, plain.state, plain.x, plain.y).grads
     owner = "blocks.1" if plain.rule.trains_blocks else "embed"
     name = weight_of(plain, owner)
@@ -189,4 +191,4 @@ def test_members_are_values_whose_fields_are_settings(rule_name: str) -> None:
     assert fields_of(rule_name) <= settings
     assert RULES[rule_name]() == RULES[rule_name]()
     with pytest.raises(dataclasses.FrozenInstanceError):
-        RULES[rule_name]().penalty = 1.0  # type: ignore[misc]
+        setattr(RULES[rule_name](), "anything", 1.0)  # noqa: B010  # the type checker refuses the plain form

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from faudit.rules import RULES
-from faudit.rules.rule import LocalRule
+from faudit.rules.local import LocalRule
 from tests.support.nets import RESMLPS, Setup
 from tests.support.rules_by_hand import expected
 

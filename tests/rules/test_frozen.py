@@ -6,11 +6,10 @@ import dataclasses
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
 
 from faudit import RunConfig
 from faudit.audit.audit import case_of, control_of
@@ -19,12 +18,11 @@ from faudit.audit.protocol import PROTOCOLS
 from faudit.config import default
 from faudit.errors import ConfigError
 from faudit.experiment import names_of, refuse_unused
-from faudit.nets.net import Net, Params
 from faudit.rules import RULES, Rules, control_name
 from faudit.rules.bp import BP
 from faudit.rules.dfa import DFA
 from faudit.rules.frozen import frozen, outside_blocks
-from faudit.rules.rule import State, Step
+from faudit.rules.rule import Step
 from faudit.store.rows import Row
 from faudit.sweep.study import CONTROLS
 from tests.support.cases import HEALTHY
@@ -85,8 +83,8 @@ class Own(BP):
 
     penalty: float = 0.5
 
-    def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
-        step = BP().step(net, params, state, x, y)
+    def step(self, *args: Any, **named: Any) -> Step:
+        step = BP().step(*args, **named)
         return Step(step.loss, step.logits, {name: 2 * grad for name, grad in step.grads.items()})
 
 
@@ -100,7 +98,7 @@ class Headless(DFA):
 def test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step() -> None:
     setup = Setup("bp", "resmlp")
     rule = frozen(Own)()
-    assert rule.penalty == 0.5 and type(rule).__name__ == "FrozenOwn" and not rule.trains_blocks
+    assert vars(rule) == {"penalty": 0.5} and type(rule).__name__ == "FrozenOwn" and not rule.trains_blocks
     got = rule.step(setup.net, setup.params, setup.state, setup.x, setup.y).grads
     assert got.keys() == {name for name in setup.params if outside_blocks(name)}
     for name, gradient in setup.grads().items():

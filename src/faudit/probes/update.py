@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from faudit.nets.net import part
+from faudit.nets.net import is_buffer, part
 from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.rules.bp import BP
@@ -43,12 +43,16 @@ class Update(Probe):
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         with torch.enable_grad():
-            params = {name: value.clone().requires_grad_() for name, value in reading.params.items()}
-            own = reading.rule.step(reading.net, params, reading.state, reading.x, reading.y).grads
+            rule, generator = reading.rule, reading.generator("step")
+            params = {name: value.clone().requires_grad_(not is_buffer(name)) for name, value in reading.params.items()}
+            state = {
+                name: value.clone().requires_grad_(rule.trains_state(name)) for name, value in reading.state.items()
+            }
+            own = rule.step(reading.net, params, state, reading.x, reading.y, generator=generator).grads
             true = BP().step(reading.net, params, {}, reading.x, reading.y).grads
-        parts = list(dict.fromkeys(part(name) for name in params))
-        pairs = [compared(own, true, [name for name in params if part(name) == one]) for one in parts]
-        cosine, ratio = compared(own, true, list(params))
+        parts = list(dict.fromkeys(part(name) for name in true))
+        pairs = [compared(own, true, [name for name in true if part(name) == one]) for one in parts]
+        cosine, ratio = compared(own, true, list(true))
         return {
             "update_cosine": cosine,
             "update_ratio": ratio,

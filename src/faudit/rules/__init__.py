@@ -7,14 +7,34 @@ it from the rule on first use, so the table below lists only the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from faudit.registry import Registry
+from faudit.errors import ConfigError
+from faudit.registry import Registry, declared
 
 if TYPE_CHECKING:
     from faudit.rules.rule import Rule
 
 FROZEN = "frozen-"
+
+# What a rule needs that backprop does not, or that a brain or chip may lack.
+Need = Literal[
+    "weight transport", "global error", "labels", "second forward pass", "second phase", "auxiliary net", "noise phase"
+]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The method card of a rule: one or two plain sentences each; formulas are Unicode, as in the docstrings."""
+
+    title: str
+    formula: str
+    reference: str
+    stores: str
+    needs: tuple[Need, ...]
+    cost: str
+    fails: str  # the known failure
 
 
 class Rules(Registry["type[Rule]"]):
@@ -35,6 +55,16 @@ class Rules(Registry["type[Rule]"]):
         from faudit.rules.frozen import frozen
 
         return frozen(kind)
+
+    def card(self, name: str) -> Card:
+        """The method card of a rule, read from its source without importing it; a control has the card of its rule."""
+        try:
+            card: Card = declared(self.source(name)[1], "card", Card)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the rule {name!r}: expected its class to declare `card` as literals, got {error}"
+            ) from None
+        return card
 
     def summary(self, name: str) -> str:
         if name not in self.controls:

@@ -1,7 +1,7 @@
 """Frozen blocks: the blocks keep their initial weights; embedding and readout train.
 
 This is the control of the depth check. It can be derived from any rule. The rule teaches the embedding as usual: by ã_0
-under DFA, by c_0 under FA, through the frozen blocks under BP. The true cross-entropy teaches the readout. A frozen
+under DFA, by c_0 under FA, through the frozen blocks under BP. The true loss teaches the readout. A frozen
 block gets no signal, so its credit is zero and its Γ is undefined. The entry at tap 0 is the signal of the embedding.
 The penalty affects the embedding only under BP, because the local rules cut the graph between the embedding and the
 branches. A control has the fields and the state of its rule.
@@ -54,10 +54,20 @@ def frozen(kind: type[Rule]) -> type[Rule]:
         ) -> list[Tensor]:
             return only_first(super().credit(net, params, state, taps, logits, y))
 
-        def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
-            step: Step = super().step(net, params, state, x, y)
-            # A rule that overrides ``step`` may return a gradient for every parameter.
-            return replace(step, grads={name: grad for name, grad in step.grads.items() if self.trains(name)})
+        def step(
+            self,
+            net: Net,
+            params: Params,
+            state: State,
+            x: Tensor,
+            y: Tensor,
+            *,
+            generator: torch.Generator | None = None,
+        ) -> Step:
+            step: Step = super().step(net, params, state, x, y, generator=generator)
+            # A rule may return a gradient for every parameter; those of its own state stay.
+            kept = {name: grad for name, grad in step.grads.items() if name in state or self.trains(name)}
+            return replace(step, grads=kept)
 
     Frozen.__name__ = Frozen.__qualname__ = f"Frozen{kind.__name__}"
     Frozen.__doc__ = f"{kind.__name__} with blocks that keep their initial weights."

@@ -36,7 +36,7 @@ LOOP = (  # entries that the training loop writes
     Entry(
         "train_loss",
         "scalar",
-        "Mean cross-entropy over the epoch, each batch at the weights of its step; null at epoch 0.",
+        "Mean loss over the epoch, each batch at the weights of its step; null at epoch 0.",
         unit="nats",
         required=True,
     ),
@@ -185,7 +185,7 @@ def _overflowed(entry: Entry, column: Sequence[Any], *, blocks: int) -> bool:
 
 def _flat(entry: Entry, column: Sequence[Any], *, blocks: int) -> Sequence[Any] | None:
     """The values of an entry in all rows, flattened; None if the lists do not have the declared shape."""
-    if not _are_lists(column) or not entry.lengths(blocks).issuperset(map(len, column)):
+    if not _are_lists(column) or not all(entry.fits(length, blocks) for length in set(map(len, column))):
         return None
     if entry.shape not in NESTED:
         return list(chain.from_iterable(column))

@@ -52,7 +52,7 @@ class Null(Check):
         if not case.trains_blocks:
             return self.finding(NOT_APPLICABLE, "its blocks are taught nothing", threshold=limit)
         if case.null_of is None:
-            return self.finding(NOT_APPLICABLE, "no credit was given", threshold=limit)
+            return self.finding(NOT_APPLICABLE, case.lacks_credit, threshold=limit)
         row = case.last
         if self.lacks_entries(row):
             return self.finding(NOT_MEASURED, "Γ was not held against chance", threshold=limit)

@@ -19,7 +19,8 @@ from faudit.rules.bp import BP
 from faudit.rules.dfa import DFA
 from faudit.rules.fa import FA
 from faudit.rules.frozen import outside_blocks
-from faudit.rules.rule import LocalRule, Rule, State, Step
+from faudit.rules.local import LocalRule
+from faudit.rules.rule import Rule, State, Step
 
 Plant = Callable[[Experiment], Experiment]
 
@@ -75,10 +76,19 @@ class FeedbackRedrawn(DFA):
 
     generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0), compare=False)
 
-    def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
+    def step(
+        self,
+        net: Net,
+        params: Params,
+        state: State,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Step:
         for name, value in self.init(net, x[:1], self.generator).items():
             state[name].copy_(value)  # writing in a step is the fault itself
-        return super().step(net, params, state, x, y)
+        return super().step(net, params, state, x, y, generator=generator)
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ def taught_by(kind: type[Rule]) -> Plant:
     """A plant that replaces the rule of an experiment, and its feedback by that of the new rule."""
 
     def plant(experiment: Experiment) -> Experiment:
-        rule = kind(penalty=experiment.rule.penalty)
+        rule = kind(**experiment.config.settings_of("rule", {"penalty"}))
         state = rule.init(
             experiment.net,
             experiment.dataset.normalise(experiment.dataset.train_x[:2]),
@@ -164,4 +174,4 @@ def one_direction(experiment: Experiment) -> Experiment:
         head = params["readout.head.weight"]
         head.copy_(torch.outer(head[:, 0] / head[:, 0].norm(), head[0]))
 
-    return replace(changed(experiment, change), rule=HeadKept(penalty=experiment.rule.penalty))
+    return replace(changed(experiment, change), rule=HeadKept(penalty=experiment.config.penalty))
