@@ -34,7 +34,7 @@ FORMATS = ("pdf", "svg", "png")
 class Figure(ABC):
     """One figure. A ``wide`` figure spans the text width of a page; the others span one column."""
 
-    experiments: ClassVar[tuple[str, ...]]
+    experiments: tuple[str, ...]
     wide: ClassVar[bool] = False
 
     @abstractmethod
