@@ -89,11 +89,23 @@ def is_untied(answer: Answer, usual: Answer, root: Path, file: str) -> bool:
     return untied or (answer.code == usual.code and differ_in_timings_alone(root / file, template() / file))
 
 
+def same_or_remarked(answer: Answer, usual: Answer, root: Path, file: str) -> str:
+    """The usual answer, unless the damage is told of: a command on many runs leaves a damaged one out."""
+    if is_told(answer, usual, root, file) or (answer.code, answer.out) == (usual.code, usual.out):
+        return ""
+    return "a spoiled file was read without a word: the answer is another one"
+
+
+def is_told(answer: Answer, usual: Answer, root: Path, file: str) -> bool:
+    """Whether damage is told of, by the exit code or in a remark; or nothing ties what was spoiled."""
+    return answer.code == 2 or answer.err != usual.err or is_untied(answer, usual, root, file)
+
+
 def writes(words: tuple[str, ...], reads: tuple[str, ...], owns: tuple[str, ...]) -> Reader:
     """A command whose answer is in files: the usual ones, unless the damage is told of."""
 
     def trusts(answer: Answer, usual: Answer, root: Path, file: str) -> str:
-        if answer.code == 2 or answer.err != usual.err or is_untied(answer, usual, root, file):
+        if is_told(answer, usual, root, file):
             return ""
         now, then = (
             {name: holds for name, holds in found.items() if any(fnmatch.fnmatch(name, pattern) for pattern in owns)}
@@ -173,7 +185,13 @@ def readers(root: Path) -> list[Reader]:
         Reader(("audit", audited, "--json"), with_control, kept, verdicts, judged),
         Reader(("audit", audited, "--json"), kept, kept, verdicts, judged),
         Reader(("audit", audited, "--markdown", "page.md"), with_control, (*kept, "page.md"), verdicts, judged),
-        Reader(("audit", "--utility", "--json", "--data-dir", "data"), ("runs/*/*",), ("runs/*/audit.json",), verdicts),
+        Reader(
+            ("audit", "--utility", "--json", "--data-dir", "data"),
+            ("runs/*/*",),
+            ("runs/*/audit.json",),
+            verdicts,
+            same_or_remarked,
+        ),
         Reader(("show", "--json"), ("runs/*/*",), trusts=shown),
         Reader(("show", audited, "--json"), of_run, trusts=shown),
         Reader(("show", audited), of_run, trusts=shown),
