@@ -102,6 +102,15 @@ def test_one_damaged_run_is_named_and_left_out_of_its_figure_alone(
     assert {"snapshot-resmlp.pdf", "penalty-rescue.pdf", "claims.md", "snapshot-vit.pdf"} <= names
 
 
+def test_a_damaged_run_is_named_beside_the_claims_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = PAPER.plan("digits", epochs=1, seeds=(42,))
+    fabricate.all_runs(plan, tmp_path / "runs")
+    (tmp_path / "runs" / plan.config("vit bp", 42).run_id / "rows.jsonl").write_text("nonsense\n")
+    assert main(words("claims", tmp_path, "--jobs", "0")) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("faudit: note: claims: left out: ") and "rows.jsonl, line 1 is damaged" in said
+
+
 def test_what_cannot_work_is_refused_before_anything_is_trained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -167,6 +167,7 @@ def write_claims(paper: Paper, table: Table, *, out: Path, result: Result) -> No
     write_json(out / "claims.json", {**head, "claims": entries})
     write_text(out / "claims.md", page(paper, entries, plan=table.plan, remarks=table.remarks))
     result.drawn.append("claims")
+    result.remarks += [f"claims: {remark}" for remark in table.remarks]
     for entry in entries:
         result.verdicts[entry["verdict"]] = result.verdicts.get(entry["verdict"], 0) + 1
 
