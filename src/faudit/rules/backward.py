@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from faudit.errors import ConfigError
-from faudit.nets.net import Net, Params, empty
+from faudit.nets.net import Net, Params, empty, is_buffer
 from faudit.rules.bp import tap_gradients
 from faudit.rules.rule import Objective, Rule, State, Step, descended
 
@@ -63,7 +63,7 @@ class WeightRule(Rule):
 
     def feedback(self, params: Params, state: State) -> dict[str, Tensor]:
         """What replaces each weight in the backward pass, by the name of the weight."""
-        return {name[2:]: value.detach() for name, value in state.items() if name.startswith("B.")}
+        return {weight_of(name): value.detach() for name, value in state.items() if self.is_feedback(name)}
 
     def forward_of(self, net: Net, params: Params) -> dict[str, Tensor]:
         return {f"B.{name}": params[name] for name in replaceable(net)}
@@ -88,6 +88,11 @@ class WeightRule(Rule):
         """The pseudo-gradient of each sample's loss at the teaching taps."""
         through = sent_back(params, self.feedback(params, state))
         return [net.tap(gradient) for gradient in tap_gradients(net, through, taps[0], y)[: net.signals]]
+
+
+def weight_of(name: str) -> str:
+    """The weight that a feedback tensor replaces, by name."""
+    return name.removeprefix("B.")
 
 
 def sent_back(params: Params, feedback: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -208,9 +213,12 @@ def replaceable(net: Net) -> Mapping[str, tuple[int, ...]]:
     These are the weights of every linear or convolution call whose input depends on a parameter. Raises ``ConfigError``
     if the net sends errors back through a matrix in another way, because that way would stay exact.
     """
-    params = {name: value.requires_grad_() for name, value in net.init(torch.Generator().manual_seed(0)).items()}
+    weights = net.init(torch.Generator().manual_seed(0))
+    params = {name: value.requires_grad_(not is_buffer(name)) for name, value in weights.items()}
+    x = empty(2, *net.sample_shape).zero_()
     with Uses(params) as uses, torch.enable_grad():
-        net.forward(params, empty(2, *net.sample_shape).zero_())
+        net.forward(params, x)
+    net.forward(sent_back(params, {name: params[name].detach() for name in uses.found}), x)  # raises if one is unserved
     return {name: tuple(params[name].shape) for name in uses.found}
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from faudit.nets.net import Net, Params
 from faudit.rules import Card
-from faudit.rules.backward import WeightRule
+from faudit.rules.backward import WeightRule, weight_of
 from faudit.rules.rule import State, Step
 
 
@@ -37,7 +37,7 @@ class KolenPollack(WeightRule):
     learns_feedback: ClassVar[bool] = True
 
     def trains_state(self, name: str) -> bool:
-        return self.trains(name[2:])
+        return self.trains(weight_of(name))
 
     def step(
         self,
@@ -50,5 +50,5 @@ class KolenPollack(WeightRule):
         generator: torch.Generator | None = None,
     ) -> Step:
         step = super().step(net, params, state, x, y, generator=generator)
-        same = {name: step.grads[name[2:]] for name in state if name[2:] in step.grads}
+        same = {name: step.grads[weight_of(name)] for name in state if self.trains_state(name)}
         return replace(step, grads={**step.grads, **same})
