@@ -25,7 +25,9 @@ from faudit.store.environment import environment
 from faudit.train import one_epoch
 
 BATCH = 128
-NETS = {  # what is timed: the shape of a sample, and the settings of the run
+NETS: dict[
+    str, tuple[tuple[int, int, int], dict[str, Any]]
+] = {  # what is timed: the shape of a sample, and the settings of the run
     "mlp": ((1, 28, 28), {"net": "mlp", "sizes": (500, 500), "activation": "relu"}),
     "resmlp": ((3, 32, 32), {"net": "resmlp"}),
     "lenet": ((1, 28, 28), {"net": "lenet"}),

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from faudit.errors import ConfigError
 from faudit.nets.net import Net, Params, batch_norm, empty, linear, new_batch_norm, normal, one_hot, output_error
+from faudit.settings import number, one_of, setting, sizes, switch
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh, "relu": F.relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
@@ -37,13 +38,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class MLP(Net):
     """A multilayer perceptron without skips."""
 
-    sizes: tuple[int, ...] = (256, 256)
-    activation: str = "tanh"
-    criterion: str = "ce"
-    weight_init: str = "default"
-    dropout: float = 0.0
-    batch_norm: bool = False
-    no_bias: bool = False
+    sizes: tuple[int, ...] = setting((256, 256), sizes, "units of each hidden layer")
+    activation: str = setting("tanh", one_of(("tanh", "relu", "sigmoid", "linear")), "activation of the hidden layers")
+    criterion: str = setting(
+        "ce", one_of(("ce", "bce", "mse")), "loss: softmax and cross-entropy, sigmoid and BCE, or squared error"
+    )
+    weight_init: str = setting(
+        "default", one_of(("default", "glorot", "he", "normal")), "distribution of the initial weights"
+    )
+    dropout: float = setting(0.0, number(0.0, below=1.0), "share of the hidden units that dropout sets to zero")
+    batch_norm: bool = setting(False, switch, "BatchNorm before each activation")
+    no_bias: bool = setting(False, switch, "leave out every bias")
 
     def __post_init__(self) -> None:
         if not self.sizes:
