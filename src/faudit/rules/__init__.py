@@ -85,4 +85,14 @@ def control_name(rule: str) -> str:
     return FROZEN + rule.removeprefix(FROZEN)
 
 
-RULES = Rules({"bp": "faudit.rules.bp:BP", "fa": "faudit.rules.fa:FA", "dfa": "faudit.rules.dfa:DFA"})
+RULES = Rules(
+    {
+        "bp": "faudit.rules.bp:BP",
+        "fa": "faudit.rules.fa:FA",
+        "dfa": "faudit.rules.dfa:DFA",
+        "fa-weights": "faudit.rules.fa_weights:FAWeights",
+        "sign-symmetry": "faudit.rules.sign_symmetry:SignSymmetry",
+        "kolen-pollack": "faudit.rules.kolen_pollack:KolenPollack",
+        "weight-mirror": "faudit.rules.weight_mirror:WeightMirror",
+    }
+)
