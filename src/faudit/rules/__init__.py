@@ -77,4 +77,14 @@ def control_name(rule: str) -> str:
     return FROZEN + rule.removeprefix(FROZEN)
 
 
-RULES = Rules({"bp": "faudit.rules.bp:BP", "fa": "faudit.rules.fa:FA", "dfa": "faudit.rules.dfa:DFA"})
+RULES = Rules(
+    {
+        "bp": "faudit.rules.bp:BP",
+        "fa": "faudit.rules.fa:FA",
+        "dfa": "faudit.rules.dfa:DFA",
+        "dfa-layers": "faudit.rules.dfa_layers:DFALayers",
+        "sdfa": "faudit.rules.sdfa:SDFA",
+        "drtp": "faudit.rules.drtp:DRTP",
+        "dkp": "faudit.rules.dkp:DKP",
+    }
+)
