@@ -45,6 +45,7 @@ from torch.overrides import TorchFunctionMode
 from faudit.nets.net import Net, Params, empty, normal, part
 from faudit.rules.dfa import heads
 from faudit.rules.rule import Objective, Rule, State, Step, descended, inner
+from faudit.settings import number, one_of, setting
 
 KERNEL = 3  # pixels along a side of a kernel of tiled feedback
 
@@ -62,8 +63,8 @@ class Place:
 class DirectRule(Rule):
     """Base class of direct-feedback rules. A subclass adds ``target``, what the feedback matrices project."""
 
-    feedback: str = "dense"
-    feedback_scale: float = 1.0
+    feedback: str = setting("dense", one_of(("dense", "shared", "tiled")), "form of the feedback to convolutions")
+    feedback_scale: float = setting(1.0, number(0.0, above=True), "spread of the initial feedback, in units of 1/√C")
 
     @abstractmethod
     def target(self, net: Net, logits: Tensor, y: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from faudit.nets.net import Net
 from faudit.rules import Card
 from faudit.rules.direct import DirectRule
 from faudit.rules.rule import Group
+from faudit.settings import number, setting
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class DKP(DirectRule):
     )
     learns_feedback: ClassVar[bool] = True
 
-    feedback_lr: float = 0.0
+    feedback_lr: float = setting(0.0, number(0.0), "learning rate of the feedback; 0 takes that of the run")
 
     def target(self, net: Net, logits: Tensor, y: Tensor) -> Tensor:
         return net.output_error(logits, y)

@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Net
+from faudit.nets.net import Net, one_hot
 from faudit.rules import Card
 from faudit.rules.direct import DirectRule
 
@@ -35,4 +34,4 @@ class DRTP(DirectRule):
     )
 
     def target(self, net: Net, logits: Tensor, y: Tensor) -> Tensor:
-        return F.one_hot(y, net.classes).to(logits.dtype)
+        return one_hot(y, logits)
