@@ -94,5 +94,9 @@ RULES = Rules(
         "sign-symmetry": "faudit.rules.sign_symmetry:SignSymmetry",
         "kolen-pollack": "faudit.rules.kolen_pollack:KolenPollack",
         "weight-mirror": "faudit.rules.weight_mirror:WeightMirror",
+        "dfa-layers": "faudit.rules.dfa_layers:DFALayers",
+        "sdfa": "faudit.rules.sdfa:SDFA",
+        "drtp": "faudit.rules.drtp:DRTP",
+        "dkp": "faudit.rules.dkp:DKP",
     }
 )
