@@ -77,4 +77,11 @@ def control_name(rule: str) -> str:
     return FROZEN + rule.removeprefix(FROZEN)
 
 
-RULES = Rules({"bp": "faudit.rules.bp:BP", "fa": "faudit.rules.fa:FA", "dfa": "faudit.rules.dfa:DFA"})
+RULES = Rules(
+    {
+        "bp": "faudit.rules.bp:BP",
+        "fa": "faudit.rules.fa:FA",
+        "dfa": "faudit.rules.dfa:DFA",
+        "local-loss": "faudit.rules.local_loss:LocalLoss",
+    }
+)
