@@ -75,22 +75,22 @@ def test_probes_return_exactly_the_entries_they_declare_and_the_reader_takes_the
     reading = Setup(rule_name, net_name).reading()
     row = Row({entry.name: 0 for entry in LOOP})
     for name, probe in PROBES.items():
-        found, declared = measured(probe, reading), PROBES.declared(name).entries
-        assert list(found) == [entry.name for entry in declared]
+        entries, declared = measured(probe, reading), PROBES.declared(name).entries
+        assert list(entries) == [entry.name for entry in declared]
         for entry in declared:
-            assert_declared(found[entry.name], entry, reading)
-        row |= found
+            assert_declared(entries[entry.name], entry, reading)
+        row |= entries
     assert from_lines([to_line(row).encode()], where="rows.jsonl") == [row]
 
 
 def assert_declared(value: Any, entry: Entry, reading: Reading) -> None:
     """A value has the shape and the kind of its entry, in this network."""
     blocks, parts = reading.net.blocks, len({part(name) for name in reading.params})
-    has_feedback = any(reading.rule.is_feedback(name) for name in reading.state)
     lengths: dict[Shape, list[int]] = {
-        "scalar": [], "taps": [blocks + 1], "blocks": [blocks], "parts": [parts], "signals": [reading.net.signals],
-        "draws": [blocks, DRAWS if has_feedback else 0], "quantiles": [blocks, len(QUANTILES)],
+        "scalar": [], "taps": [blocks + 1], "blocks": [blocks], "parts": [parts],
         "feedback": [len(reading.rule.forward_of(reading.net, reading.params))],
+        "draws": [blocks, DRAWS if any(map(reading.rule.is_feedback, reading.state)) else 0],
+        "quantiles": [blocks, len(QUANTILES)],
     }  # fmt: skip
     cells = [value]
     for length in lengths[entry.shape]:

@@ -305,9 +305,13 @@ def rank_by_hand(k: Known) -> Entries:
 
 def weights_by_hand(k: Known) -> Entries:
     if k.rule != "dfa":
-        return {"weight_cosine": [None for _ in k.blocks]}
-    rows = k.oracle.p["readout.head.weight"]
-    return {"weight_cosine": [mean(cosines(k.setup.state[f"B.{l}"].numpy().T, rows)) for l in k.blocks]}
+        return {"weight_cosine": [], "weight_angle": []}
+    rows, matrices = k.oracle.p["readout.head.weight"], [k.setup.state[f"B.{l}"].numpy().T for l in k.blocks]
+    whole = [cosine(b.ravel(), rows.ravel()) for b in matrices]
+    return {
+        "weight_cosine": [mean(cosines(b, rows)) for b in matrices],
+        "weight_angle": [None if c != c else math.degrees(math.acos(c)) for c in whole],
+    }
 
 
 ORACLES: dict[str, Callable[[Known], Entries]] = {

@@ -19,7 +19,7 @@ from faudit.registry import Registry, declared
 if TYPE_CHECKING:
     from faudit.probes.probe import Probe  # noqa: F401  # used in a quoted type below, which ruff does not read
 
-Shape = Literal["scalar", "taps", "blocks", "parts", "signals", "draws", "quantiles", "feedback"]
+Shape = Literal["scalar", "taps", "blocks", "parts", "draws", "quantiles", "feedback"]
 Kind = Literal["number", "count", "flag", "text"]
 Tier = Literal["cheap", "full"]  # at every logged epoch; at the end and on request
 # In order: labels that name a class, a signal for each block, the weights by part, the rule's step and feedback.
@@ -31,7 +31,6 @@ SHAPES: Mapping[Shape, tuple[str, tuple[int, ...]]] = {
     "taps": ("[L+1]", (1,)),
     "blocks": ("[L]", (0,)),
     "parts": ("[L+2]", (2,)),  # embed, blocks, readout
-    "signals": ("[signals]", (0, 1)),  # one more if the last tap also carries a teaching signal
     "draws": ("[L][draws]", (0,)),
     "quantiles": ("[L][5]", (0,)),
     "feedback": ("[feedback]", ()),  # one for each feedback matrix that replaces a forward weight: any number
