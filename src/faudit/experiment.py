@@ -47,6 +47,12 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     named = generators(config.seed)
     if reason := rule.refusal(net):
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
+    smallest = len(dataset.train_x) % config.batch_size or config.batch_size
+    if smallest < net.least_batch:
+        raise ConfigError(
+            f"batch-size: net {config.net} has a BatchNorm and needs at least {net.least_batch} samples in every batch, "
+            f"got {smallest} in the last of {len(dataset.train_x)} samples. Take another --batch-size."
+        )
     params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
     state = {

@@ -16,5 +16,6 @@ NETS: Registry[type[Net]] = Registry(
         "vit": "faudit.nets.vit:ViT",
         "student": "faudit.nets.student:StudentNet",
         "cnn": "faudit.nets.cnn:SmallCNN",
+        "mlp": "faudit.nets.mlp:MLP",
     },
 )

@@ -83,5 +83,6 @@ RULES = Rules(
         "fa": "faudit.rules.fa:FA",
         "dfa": "faudit.rules.dfa:DFA",
         "local-loss": "faudit.rules.local_loss:LocalLoss",
+        "pepita": "faudit.rules.pepita:Pepita",
     }
 )
