@@ -34,6 +34,7 @@ TINY_NETS: dict[str, Callable[[], Net]] = {
     "student-half-linear": lambda: StudentNet((1, 4, 4), CLASSES, depth=3, width=6, alpha=0.5),
     "cnn": lambda: SmallCNN((1, 4, 4), CLASSES),
     "mlp": lambda: MLP((1, 4, 4), CLASSES, sizes=(7, 6, 6)),
+    "mlp-relu": lambda: MLP((1, 4, 4), CLASSES, sizes=(7, 6, 6), activation="relu"),
     "mlp-one": lambda: MLP((1, 4, 4), CLASSES, sizes=(6,), activation="sigmoid", criterion="bce", weight_init="normal"),
     "mlp-norm": lambda: MLP(
         (1, 4, 4), CLASSES, sizes=(9, 8), activation="relu", criterion="mse", dropout=0.2, batch_norm=True, no_bias=True

@@ -84,5 +84,6 @@ RULES = Rules(
         "dfa": "faudit.rules.dfa:DFA",
         "local-loss": "faudit.rules.local_loss:LocalLoss",
         "pepita": "faudit.rules.pepita:Pepita",
+        "forward-forward": "faudit.rules.forward_forward:ForwardForward",
     }
 )

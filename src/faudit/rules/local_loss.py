@@ -6,16 +6,18 @@ The loss L_t at tap t is one of
     sim:      mean over all pairs of the batch of (S(M_t h_t) − S(onehot(y)))², S the matrix of centred cosines
     predsim:  (1 − β)·pred + β·sim
 
-with h_t = join(h_{t−1}, f_{t−1}(h_{t−1})) and h_{t−1} cut from the graph. The true loss teaches the readout. A state of
-features [n, d] enters as it is, and M_t is a matrix. Tokens [n, T, d] are averaged first. Of feature maps [n, c, h, w]
-pred sees averages over patches, at most 4096 of them; M_t is a 3×3 convolution, and S compares the standard deviation of
-each of its maps. Dropout of a net acts before the loss, not after it as in the authors' code.
+with h_t = join(h_{t−1}, f_{t−1}(h_{t−1})) and h_{t−1} cut from the graph. The true loss teaches the readout. An
+embedding without weights has no loss.
+
+A vector of features enters as it is, and M_t is a matrix. Tokens are averaged first. Of feature maps, pred sees means
+over patches, at most 4096 of them; M_t is a 3×3 convolution, and S compares the standard deviation of each of its maps.
+Dropout of a net acts before the loss, and not after it as in the authors' code.
 
 The credit of a block is the gradient of n·L at the tap that teaches it. Without a skip this tap is the block's output.
 With a skip it is the block's input, as under BP, so the gradient passes the block; the embedding's own loss is at the
 same tap and is not shown. The gradient of sim depends on the other samples that are measured.
-Stores W_t, b_t and M_t for each tap ("aux.<t>.…", at most C·4096 + d² numbers), and trains them. Costs one forward pass,
-a backward pass inside each block, and the auxiliary maps. Nøkland & Eidnes, ICML 2019.
+Stores W_t, b_t and M_t for each tap ("aux.<t>.…", at most 4096·C + C + d² numbers), and trains them. Costs one forward
+pass, a backward pass inside each block, and the auxiliary maps. Nøkland & Eidnes, ICML 2019.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, empty, linear, part
+from faudit.nets.net import Net, Params, empty, part
 from faudit.rules import Card
 from faudit.rules.rule import Objective, Rule, State, Step, descended
 
@@ -125,7 +127,7 @@ class LocalLoss(Rule):
 
 
 def averaged(h: Tensor) -> Tensor:
-    """A hidden state as a classifier sees it, [n, features]: the mean of tokens, averages over patches of large maps."""
+    """A hidden state as a classifier sees it, [n, features]: tokens are averaged, large maps over patches."""
     if h.dim() == 3:
         return h.mean(dim=1)
     if h.dim() == 4:
@@ -154,5 +156,5 @@ def mapped(h: Tensor, weight: Tensor) -> Tensor:
 def similarities(z: Tensor) -> Tensor:
     """The cosines between all samples, each centred over its features, [n, n]; zero for a constant sample."""
     centred = z - z.mean(dim=1, keepdim=True)
-    directions = centred / (torch.linalg.vector_norm(centred, dim=1, keepdim=True) + EPS)
+    directions: Tensor = centred / (torch.linalg.vector_norm(centred, dim=1, keepdim=True) + EPS)
     return directions @ directions.T
