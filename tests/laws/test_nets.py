@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 
-from faudit.config import RunConfig
 from faudit.nets import NETS
 from faudit.nets.net import is_buffer, part
 from tests.support.nets import TINY_NETS, TinyNet
@@ -93,9 +90,3 @@ def test_evaluation_draws_and_writes_nothing_and_training_writes_only_running_st
     assert {name for name in before if not torch.equal(before[name], written[name])} == set(filter(is_buffer, before))
     assert torch.equal(first, net.forward(setup.params, setup.x)), "both passes of a step see the same masks"
     assert all(torch.equal(written[name], value) for name, value in setup.params.items())
-
-
-def test_settings_of_a_net_are_settings_of_the_config() -> None:
-    settings = {entry.name for entry in dataclasses.fields(RunConfig)} | {"sample_shape", "classes", "training"}
-    for name in NETS:
-        assert {entry.name for entry in dataclasses.fields(NETS[name])} <= settings

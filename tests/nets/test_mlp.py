@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from faudit.config import RunConfig
 from faudit.errors import ConfigError
-from faudit.experiment import prepare
 from faudit.nets.mlp import MLP
-from tests.support.nets import CLASSES, Setup, TinyNet, tiny_dataset
+from faudit.probes.update import Update
+from tests.support.nets import CLASSES, Setup, TinyNet
 
 SHAPE = (1, 4, 4)
 PHI: dict[str, nn.Module] = {
@@ -127,7 +126,7 @@ def test_the_width_of_a_tap_is_known_in_training_without_drawing() -> None:
 
 
 def test_with_frozen_blocks_only_the_readout_learns() -> None:
-    assert {name for name in Setup("frozen-dfa", "mlp").grads()} == {"readout.weight", "readout.bias"}
+    assert set(Setup("frozen-dfa", "mlp").grads()) == {"readout.weight", "readout.bias"}
 
 
 def test_a_frozen_block_keeps_its_weights_and_its_norm_still_follows_the_data() -> None:
@@ -144,8 +143,6 @@ def test_no_hidden_layer_is_refused() -> None:
 
 
 def test_the_update_of_each_part_is_aligned_with_its_part() -> None:
-    from faudit.probes.update import Update
-
     for net in ("mlp", "mlp-one", "mlp-norm"):
         row = Update().measure(Setup("bp", net).reading())
         assert row["update_cosines"][0] is None and row["update_ratios"][0] is None

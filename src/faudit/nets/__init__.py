@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from faudit.registry import Registry
+from faudit.settings import Configurable
 
 if TYPE_CHECKING:
     from faudit.nets.net import Net
 
-NETS: Registry[type[Net]] = Registry(
+NETS: Configurable[type[Net]] = Configurable(
     "net",
     {
         "resmlp": "faudit.nets.resmlp:ResMLP",

@@ -16,6 +16,7 @@ The loss is that of the ``criterion``, for each sample and with t = onehot(y):
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -26,23 +27,28 @@ from torch import Tensor
 
 from faudit.errors import ConfigError
 from faudit.nets.net import Net, Params, batch_norm, empty, linear, new_batch_norm, normal, one_hot, output_error
+from faudit.settings import number, one_of, setting, sizes, switch
 
-ACTIVATIONS = {"tanh": torch.tanh, "relu": F.relu, "sigmoid": torch.sigmoid, "linear": lambda z: z}
-CRITERIA = ("ce", "bce", "mse")
-INITS = ("default", "glorot", "he", "normal")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh, "relu": F.relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class MLP(Net):
     """A multilayer perceptron without skips."""
 
-    sizes: tuple[int, ...] = (256, 256)
-    activation: str = "tanh"
-    criterion: str = "ce"
-    weight_init: str = "default"
-    dropout: float = 0.0
-    batch_norm: bool = False
-    no_bias: bool = False
+    sizes: tuple[int, ...] = setting((256, 256), sizes, "units of each hidden layer")
+    activation: str = setting("tanh", one_of(("tanh", "relu", "sigmoid", "linear")), "activation of the hidden layers")
+    criterion: str = setting(
+        "ce", one_of(("ce", "bce", "mse")), "loss: softmax and cross-entropy, sigmoid and BCE, or squared error"
+    )
+    weight_init: str = setting(
+        "default", one_of(("default", "glorot", "he", "normal")), "distribution of the initial weights"
+    )
+    dropout: float = setting(0.0, number(0.0, below=1.0), "share of the hidden units that dropout sets to zero")
+    batch_norm: bool = setting(False, switch, "BatchNorm before each activation")
+    no_bias: bool = setting(False, switch, "leave out every bias")
 
     def __post_init__(self) -> None:
         if not self.sizes:
@@ -97,7 +103,7 @@ class MLP(Net):
             losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(dim=1)
         else:
             losses = 0.5 * (logits - targets).square().sum(dim=1)
-        return reduced(losses, reduction)
+        return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
     def output_error(self, logits: Tensor, y: Tensor) -> Tensor:
         if self.criterion == "ce":
@@ -105,16 +111,11 @@ class MLP(Net):
         return (torch.sigmoid(logits) if self.criterion == "bce" else logits) - one_hot(y, logits)
 
 
-def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """The losses of the samples ("none"), their "mean" or their "sum"."""
-    return {"none": lambda: losses, "mean": losses.mean, "sum": losses.sum}[reduction]()
-
-
 def drawn(how: str, generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
     """Weight and bias of a layer, in one of four ways.
 
-    ``default``: torch's, both U(±1/√inputs).  ``glorot``: U(±√(6/(inputs + outputs))), bias 0.  ``he``: U(±√(6/inputs)),
-    bias 0.  ``normal``: both N(0, 1/(inputs + outputs)).
+    ``default``: torch's, both U(±1/√inputs).  ``glorot``: weight U(±√(6/(inputs + outputs))), bias 0.
+    ``he``: weight U(±√(6/inputs)), bias 0.  ``normal``: both N(0, 1/(inputs + outputs)).
     """
     if how == "default":
         return linear(generator, inputs=inputs, outputs=outputs)

@@ -275,11 +275,12 @@ def batch_norm(training: Training | None, params: Params, name: str, h: Tensor) 
     The first pass of a training step writes the running statistics, in place.
     """
     weight, bias = params[f"{name}.weight"], params[f"{name}.bias"]
-    running = params[f"{name}.running_mean"], params[f"{name}.running_var"]
+    mean, var = params[f"{name}.running_mean"], params[f"{name}.running_var"]
     if training is None:
-        return F.batch_norm(h, *running, weight, bias)
-    kept = running if training.is_first(name) else (None, None)
-    return F.batch_norm(h, *kept, weight, bias, training=True)
+        return F.batch_norm(h, mean, var, weight, bias)
+    if training.is_first(name):
+        return F.batch_norm(h, mean, var, weight, bias, training=True)
+    return F.batch_norm(h, None, None, weight, bias, training=True)
 
 
 def empty(*shape: int) -> Tensor:
