@@ -35,6 +35,7 @@ from faudit.nets.mlp import MLP
 from faudit.nets.net import Net, Params, empty
 from faudit.rules import Card
 from faudit.rules.rule import Group, Objective, Rule, State, Step, descended
+from faudit.settings import number, one_of, setting
 
 KEPT = 0.9  # share of a running mean that a step keeps
 START = 0.5  # of every running mean
@@ -64,10 +65,12 @@ class ForwardForward(Rule):
     )
     no_credit: ClassVar[str | None] = "its layers compare two inputs in a pass of their own, and no signal is sent"
 
-    peer_norm: float = 0.03
-    predict_by: str = "head"
-    head_lr: float = 1e-2
-    head_weight_decay: float = 3e-3
+    peer_norm: float = setting(0.03, number(0.0), "λ of the term that keeps the units of a layer equally active")
+    predict_by: str = setting(
+        "head", one_of(("head", "goodness")), "predict by the head, or by the label that fits best"
+    )
+    head_lr: float = setting(1e-2, number(0.0, above=True), "learning rate of the head")
+    head_weight_decay: float = setting(3e-3, number(0.0), "weight decay of the head")
 
     def refusal(self, net: Net) -> str | None:
         if not isinstance(net, MLP):

@@ -33,6 +33,7 @@ from torch import Tensor
 from faudit.nets.net import Net, Params, empty, part
 from faudit.rules import Card
 from faudit.rules.rule import Objective, Rule, State, Step, descended
+from faudit.settings import one_of, setting, share
 
 LARGEST = 4096  # averages of feature maps that a classifier sees
 FEW = 3  # channels up to which feature maps are compared as they are
@@ -53,8 +54,10 @@ class LocalLoss(Rule):
         fails="early blocks discard what only later blocks could use, so depth brings less than under BP",
     )
 
-    local_loss: str = "predsim"
-    sim_share: float = 0.99
+    local_loss: str = setting(
+        "predsim", one_of(("pred", "sim", "predsim")), "loss of a block: prediction, similarity matching, or both"
+    )
+    sim_share: float = setting(0.99, share, "β of predsim, the share of similarity matching")
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         weights = net.init(torch.Generator().manual_seed(0))
@@ -101,14 +104,14 @@ class LocalLoss(Rule):
     def _loss_at(self, tap: int, h: Tensor, *, net: Net, state: State, y: Tensor) -> Tensor:
         """The local loss of a state at a tap; zero at the output of an embedding without weights."""
         name, total = f"aux.{tap}", h.new_zeros(())
-        share = {"pred": 0.0, "sim": 1.0}.get(self.local_loss, self.sim_share)
+        beta = {"pred": 0.0, "sim": 1.0}.get(self.local_loss, self.sim_share)
         if f"{name}.pred.weight" in state:
             logits = F.linear(averaged(h), state[f"{name}.pred.weight"], state[f"{name}.pred.bias"])
-            total = total + (1.0 - share) * net.loss(logits, y)
+            total = total + (1.0 - beta) * net.loss(logits, y)
         if f"{name}.sim.weight" in state:
             labels = F.one_hot(y, net.classes).to(h.dtype)
             found, wanted = similarities(mapped(h, state[f"{name}.sim.weight"])), similarities(labels)
-            total = total + share * F.mse_loss(found, wanted)
+            total = total + beta * F.mse_loss(found, wanted)
         return total
 
     def credit(

@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from faudit.nets.net import Net, Params, empty, is_buffer
 from faudit.rules import Card
 from faudit.rules.rule import Objective, Rule, State, Step, descended, inner
+from faudit.settings import number, setting
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Pepita(Rule):
     )
     no_credit: ClassVar[str | None] = "its error enters as a second input, and no signal is sent to the taps"
 
-    input_feedback: float = 0.05
+    input_feedback: float = setting(
+        0.05, number(0.0, above=True), "s, the size of F against a layer's He-uniform weights"
+    )
 
     def refusal(self, net: Net) -> str | None:
         weights = net.init(torch.Generator().manual_seed(0))
