@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from faudit.config import RunConfig
 from faudit.nets.net import part
 from faudit.rules.local_loss import EPS, LARGEST, averaged, patches, similarities
 from tests.support.nets import Setup
+from tests.support.runs import survives_a_stop
 
 KINDS = ["pred", "sim", "predsim"]
 SHARES = {"pred": 0.0, "sim": 1.0, "predsim": 0.3}
@@ -63,7 +66,8 @@ def loss_by_hand(setup: Setup, tap: int, h: Array, share: float) -> tuple[Array,
 def test_the_step_on_an_mlp_is_the_derivative_by_hand(kind: str) -> None:
     setup = lively("mlp", kind)
     params = {name: value.detach().numpy() for name, value in setup.params.items()}
-    h, want = setup.x.numpy().reshape(len(setup.x), -1), {}
+    h = setup.x.numpy().reshape(len(setup.x), -1)
+    want: dict[str, Array] = {}
     for l in range(setup.net.blocks):
         above = np.tanh(h @ params[f"blocks.{l}.weight"].T + params[f"blocks.{l}.bias"])
         at_h, grads = loss_by_hand(setup, l + 1, above, SHARES[kind])
@@ -175,3 +179,10 @@ def test_feature_maps_are_averaged_until_a_classifier_can_take_them(
 def test_maps_are_averaged_over_equal_patches() -> None:
     h = torch.arange(1200 * 4.0).view(1, 1200, 2, 2)
     assert torch.equal(averaged(h), h.mean(dim=2).flatten(1))
+
+
+def test_a_stop_changes_nothing_of_weights_auxiliary_nets_and_running_statistics(tmp_path: Path) -> None:
+    config = RunConfig(
+        rule="local-loss", net="mlp", sizes=(16, 12), activation="leaky-relu", batch_norm=True, dropout=0.2, epochs=4
+    )
+    survives_a_stop(config, tmp_path)
