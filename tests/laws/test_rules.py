@@ -19,7 +19,7 @@ from faudit.nets.net import is_buffer, part
 from faudit.rules import RULES
 from faudit.rules.direct import DirectRule
 from faudit.rules.local import LocalRule
-from tests.support.nets import Setup, tiny_dataset
+from tests.support.nets import TINY_NETS, Setup, tiny_dataset
 
 
 def is_local(setup: Setup) -> bool:
@@ -189,7 +189,8 @@ def test_for_one_seed_every_rule_starts_alike_and_sees_the_same_batches(random_t
         batches = [batch for _ in range(2) for batch in experiment.batches.epoch(experiment.state.generators)]
         return experiment.state.params, batches
 
-    first, *others = RULES
+    net = TINY_NETS["resmlp"]()
+    first, *others = (rule for rule in RULES if not RULES[rule]().refusal(net))
     weights, batches = start(first, 3)
     for rule in others:
         other_weights, other_batches = start(rule, 3)

@@ -30,7 +30,7 @@ from faudit.nets.net import Net, Params, batch_norm, empty, linear, new_batch_no
 from faudit.settings import number, one_of, setting, sizes, switch
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh, "relu": F.relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
+    "tanh": torch.tanh, "relu": F.relu, "leaky-relu": F.leaky_relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
 }  # fmt: skip
 
 
@@ -39,7 +39,11 @@ class MLP(Net):
     """A multilayer perceptron without skips."""
 
     sizes: tuple[int, ...] = setting((256, 256), sizes, "units of each hidden layer, from the input on")
-    activation: str = setting("tanh", one_of(("tanh", "relu", "sigmoid", "linear")), "φ: tanh, relu, sigmoid or linear")
+    activation: str = setting(
+        "tanh",
+        one_of(("tanh", "relu", "leaky-relu", "sigmoid", "linear")),
+        "φ: tanh, relu, leaky-relu, sigmoid or linear",
+    )
     criterion: str = setting(
         "ce", one_of(("ce", "bce", "mse")), "loss: ce, bce (one sigmoid for each class) or mse (½ squared error)"
     )

@@ -98,5 +98,8 @@ RULES = Rules(
         "sdfa": "faudit.rules.sdfa:SDFA",
         "drtp": "faudit.rules.drtp:DRTP",
         "dkp": "faudit.rules.dkp:DKP",
+        "local-loss": "faudit.rules.local_loss:LocalLoss",
+        "pepita": "faudit.rules.pepita:Pepita",
+        "forward-forward": "faudit.rules.forward_forward:ForwardForward",
     }
 )
