@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,7 +19,7 @@ from faudit.nets.vit import ViT
 from faudit.probes.probe import Reading
 from faudit.rng import generators
 from faudit.rules import RULES
-from faudit.rules.rule import Rule
+from faudit.rules.rule import Rule, Step
 
 CLASSES = 5
 
@@ -60,11 +61,20 @@ class Setup(TinyNet):
     def __init__(self, rule: str, net: str, seed: int = 0, **settings: Any) -> None:
         super().__init__(net, seed)
         self.rule: Rule = RULES[rule](**settings)
-        feedback = self.rule.init(self.net, self.x, self.generators["feedback"])
-        self.state = {name: value.double() for name, value in feedback.items()}
+        if reason := self.rule.refusal(self.net):
+            pytest.skip(reason)
+        drawn = self.rule.init(self.net, self.x, self.generators["feedback"])
+        self.state = {
+            name: value.double().requires_grad_(self.rule.trains_state(name)) for name, value in drawn.items()
+        }
+
+    def step(self) -> Step:
+        """One step of the rule; what it draws is the same every time."""
+        generator = torch.Generator().manual_seed(2)
+        return self.rule.step(self.net, self.params, self.state, self.x, self.y, generator=generator)
 
     def grads(self) -> dict[str, Tensor]:
-        return self.rule.step(self.net, self.params, self.state, self.x, self.y).grads
+        return self.step().grads
 
     def credit(self) -> list[Tensor]:
         trace = self.net.trace(self.params, self.x)

@@ -77,4 +77,14 @@ def control_name(rule: str) -> str:
     return FROZEN + rule.removeprefix(FROZEN)
 
 
-RULES = Rules({"bp": "faudit.rules.bp:BP", "fa": "faudit.rules.fa:FA", "dfa": "faudit.rules.dfa:DFA"})
+RULES = Rules(
+    {
+        "bp": "faudit.rules.bp:BP",
+        "fa": "faudit.rules.fa:FA",
+        "dfa": "faudit.rules.dfa:DFA",
+        "ep": "faudit.rules.ep:EP",
+        "state-bridge": "faudit.rules.state_bridge:StateBridge",
+        "credit-bridge": "faudit.rules.credit_bridge:CreditBridge",
+        "placebo": "faudit.rules.placebo:Placebo",
+    }
+)
