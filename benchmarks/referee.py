@@ -11,7 +11,6 @@ The paper's number falls with the buffer size as 1/n, although the network is th
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from faudit.audit.measure import reading_of
@@ -32,7 +31,7 @@ def lines(run: Run, config: RunConfig, data_dir: Path | None) -> list[list[str]]
     out: list[list[str]] = []
     seen = 0
     for size in SIZES:
-        reading, _ = reading_of(run, replace(config, eval_size=size), data_dir=data_dir)
+        reading, _ = reading_of(run, config.with_(eval_size=size), data_dir=data_dir)
         n = len(reading.y)
         if n == seen:
             continue  # the test set has no more samples

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, key
+from faudit.config import RunConfig, all_keys, attribute, key, known
 from faudit.errors import ConfigError
+from faudit.settings import Setting
 
 
 def test_the_defaults_are_the_studys_recipe() -> None:
     config = RunConfig()
     assert (config.epochs, config.batch_size, config.lr, config.weight_decay) == (100, 128, 1e-3, 0.01)
     assert (config.optimizer, config.depth, config.width, config.w2_std) == ("adamw", 4, 256, 0.01)
-    assert (config.clip, config.credit_eps, config.eval_size, config.seed) == (1.0, 1e-6, 1024, 42)
+    assert (config.schedule, config.pixels, config.eval_size, config.seed) == ("cosine", "standard", 1024, 42)
+    local = RunConfig(rule="dfa")
+    assert (local.clip, local.credit_eps, local.penalty) == (1.0, 1e-6, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +35,8 @@ def test_the_defaults_are_the_studys_recipe() -> None:
         ("epochs", -3), ("penalty", -1e-9), ("penalty", math.nan), ("lr", math.nan), ("lr", math.inf), ("lr", 0),
         ("lr", "fast"), ("lr", [1e-3]), ("lr", None), ("lr", 10**400), ("seed", -1), ("seed", 2**63),
         ("batch_size", 0), ("clip", 0.0), ("credit_eps", 0), ("no_residual", "false"), ("no_residual", 1),
-        ("net", "resnet"), ("rule", ""), ("rule", 3), ("device", "mps"), ("dtype", "float16"), ("optimizer", "adam"),
+        ("net", "resnet"), ("rule", ""), ("rule", 3), ("device", "mps"), ("dtype", "float16"), ("optimizer", "adagrad"),
+        ("schedule", "linear"), ("milestones", 3), ("lr_factor", 0), ("pixels", "raw"), ("beta2", 1), ("eps", 0),
         ("threads", 0), ("log_every", 0), ("eval_size", 0),
     ],
 )  # fmt: skip
@@ -124,9 +130,13 @@ def test_every_setting_changes_the_name() -> None:
         "credit_tokens": "cls",
         "alpha": 0.5,
         "device": "cuda",
+        "schedule": "constant",
+        "pixels": "unit",
+        "beta2": 0.5,
+        "smoothing": 0.5,
     }
-    for name in SETTINGS:
-        value = other[name] if name in other else changed(default(name))
+    for name, setting in known().items():
+        value = other[name] if name in other else changed(setting.first.default)
         if value is not None:
             assert base.with_(**{name: value}).run_id != base.run_id, name
 
@@ -151,12 +161,63 @@ def test_a_label_says_the_rule_the_penalty_and_a_missing_terminal_norm() -> None
 
 
 def test_a_setting_nobody_reads_is_refused() -> None:
-    (problem,) = RunConfig(rule="bp", clip=2.0).unused_settings("rule", {"penalty"}, member="rule bp")
+    (problem,) = RunConfig(rule="bp", clip=2.0).unused()
     assert problem.startswith("rule bp does not read clip") and problem.endswith("(it reads penalty)")
-    assert RunConfig(clip=2.0).unused_settings("rule", {"penalty", "clip"}, member="x") == []
-    assert RunConfig(clip=2.0).settings_of("rule", {"penalty", "clip"}) == {"penalty": 0.0, "clip": 2.0}
+    assert list(RunConfig(rule="dfa", clip=2.0).unused()) == []
+    assert RunConfig(rule="dfa", clip=2.0).settings_of("rule") == {"penalty": 0.0, "clip": 2.0, "credit_eps": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"milestones": (3,)}, "schedule cosine does not read milestones"),
+        ({"schedule": "constant", "lr_factor": 0.5}, "schedule constant does not read lr-factor"),
+        ({"schedule": "step"}, "schedule step: expected the epochs of its steps, got none"),
+        ({"schedule": "step", "milestones": (3,), "lr_factor": 0.5}, None),
+    ],
+)
+def test_the_settings_of_the_step_schedule_are_for_it_alone(settings: dict[str, Any], told: str | None) -> None:
+    problems = list(RunConfig(**settings).unused())
+    assert problems == [] if told is None else len(problems) == 1 and problems[0].startswith(told)
+
+
+def test_a_setting_of_another_member_is_dropped_at_its_default_and_checked_if_it_is_not() -> None:
+    assert RunConfig(clip=1.0, patch=4, momentum=0.0) == RunConfig()
+    assert RunConfig(clip=1.0).run_id == RunConfig().run_id and "clip" not in RunConfig(clip=1.0).to_json()
+    config = RunConfig(clip="2")
+    assert config.stray == {"clip": 2.0} and RunConfig.parse(config.to_json(), where="here") == config
+    with pytest.raises(ConfigError, match="clip: expected a finite number > 0, got -1"):
+        RunConfig(clip=-1)
+    with pytest.raises(ConfigError, match="unknown setting 'clp', did you mean 'clip'"):
+        RunConfig(clp=1.0)
+
+
+def test_a_setting_that_the_run_does_not_read_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no setting 'clip': net resmlp, rule bp and optimizer adamw do not read"):
+        RunConfig().clip  # noqa: B018  # reading it is the test
+
+
+def test_a_new_member_keeps_what_it_reads_and_drops_the_rest() -> None:
+    config = RunConfig(rule="dfa", clip=2.0, penalty=0.1, depth=3, optimizer="sgd", momentum=0.9, seed=7)
+    plain = config.with_(rule="bp")
+    assert plain == RunConfig(rule="bp", penalty=0.1, depth=3, optimizer="sgd", momentum=0.9, seed=7)
+    assert config.with_(rule="frozen-fa").clip == 2.0 and config.with_(net="cnn", optimizer="adam").stray == {}
+    assert config.with_(rule="bp", clip=2.0).stray == {"clip": 2.0}  # asked for, so it is refused and not dropped
+    with pytest.raises(ConfigError, match="did you mean 'dfa'"):
+        config.with_(rule="dfaa")
+
+
+def test_a_config_is_an_immutable_value() -> None:
+    config = RunConfig(rule="dfa", penalty=0.1)
+    for name in ("seed", "penalty", "other"):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(config, name, 1)
+    for copied in (copy.copy(config), pickle.loads(pickle.dumps(config))):  # noqa: S301  # made here
+        assert copied == config and hash(copied) == hash(config) and copied.run_id == config.run_id
+    assert config != RunConfig(rule="dfa") and config != "config" and eval(repr(config)) == config
 
 
 def test_keys_and_attributes_are_one_spelling() -> None:
-    assert [attribute(name) for name in KEYS] == [entry.name for entry in dataclasses.fields(RunConfig)]
-    assert all(SETTINGS[name]["help"] for name in SETTINGS)
+    assert [attribute(name) for name in all_keys()] == list(known())
+    for setting in known().values():
+        assert all(isinstance(one, Setting) and one.help for one in setting.readers.values())

@@ -15,18 +15,19 @@ SOURCE = ROOT / "src" / "faudit"
 LAYERS: list[list[str]] = [
     ["errors"],
     ["registry"],
+    ["settings", "papers/__init__"],
     [
         "nets/__init__",
+        "optimizers/__init__",
         "rules/__init__",
         "data/__init__",
         "probes/__init__",
         "figures/__init__",
         "sweep/__init__",
         "audit/checks/__init__",
-        "papers/__init__",
     ],
     ["config", "rng", "tensors", "stats", "formats"],
-    ["nets/"],
+    ["nets/", "optimizers/"],
     ["data/", "store/"],
     ["rules/"],
     ["probes/", "experiment"],
@@ -39,12 +40,13 @@ LAYERS: list[list[str]] = [
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
-    "errors", "registry", "config", "stats", "formats", "store/rows", "store/environment", "store/run", "store/files",
-    "store/summary", "store/index", "store/table", "audit/judge", "audit/strategies", "sweep/engine", "sweep/drive",
+    "errors", "registry", "settings", "config", "stats", "formats", "store/rows", "store/environment", "store/run",
+    "store/files", "store/summary", "store/index", "store/table", "audit/judge", "audit/strategies", "sweep/engine",
+    "sweep/drive",
     "sweep/local", "sweep/display", "sweep/study", "sweep/estimate", "sweep/tensorboard", "sweep/ray",
     "sweep/run_update",
     "bench/protocol/cases", "bench/protocol/confusion", "papers/paper", "papers/claim", "papers/document",
-    "papers/page", "papers/reproduce", "papers/faeval/__init__", "sweep/names", "figures/plan",
+    "papers/page", "papers/reproduce", "papers/figure", "papers/faeval/__init__", "sweep/names", "figures/plan",
     "figures/style", "figures/crossarch", "figures/penalty_rescue", "cli/main",
 ]  # fmt: skip
 

@@ -12,13 +12,14 @@ from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.figures import FIGURES
 from faudit.nets import NETS
+from faudit.optimizers import OPTIMIZERS
 from faudit.papers import PAPERS
 from faudit.probes import PROBES
 from faudit.registry import Registry, nearest, unknown
 from faudit.rules import RULES
 from faudit.sweep import ENGINES, STUDIES
 
-FAMILIES = [CHECKS, DATASETS, ENGINES, FIGURES, NETS, PAPERS, PROBES, RULES, STUDIES]
+FAMILIES = [CHECKS, DATASETS, ENGINES, FIGURES, NETS, OPTIMIZERS, PAPERS, PROBES, RULES, STUDIES]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.family)

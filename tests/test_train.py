@@ -104,6 +104,23 @@ def test_the_schedule_is_torchs_cosine() -> None:
         schedule.step()
 
 
+def test_the_step_schedule_is_torchs() -> None:
+    config = RunConfig(lr=0.8, epochs=7, schedule="step", milestones=(2, 5), lr_factor=0.25)
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.8)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[2, 5], gamma=0.25)
+    for epoch, by_hand in zip(range(1, 8), [0.8, 0.8, 0.2, 0.2, 0.2, 0.05, 0.05], strict=True):
+        assert learning_rate(config, epoch, 0.8) == pytest.approx(by_hand, rel=1e-12)
+        assert learning_rate(config, epoch, 0.8) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        optimizer.step()
+        schedule.step()
+
+
+def test_the_constant_schedule_is_constant() -> None:
+    config = RunConfig(lr=0.3, epochs=5, schedule="constant")
+    assert [learning_rate(config, epoch, 0.3) for epoch in range(1, 6)] == [0.3] * 5
+
+
 @pytest.mark.parametrize("rule", ["bp", "dfa"])
 def test_divergence_ends_the_run_with_its_place_and_keeps_the_rows(tmp_path: Path, rule: str) -> None:
     config = QUICK.with_(rule=rule, optimizer="sgd", lr=1e30, weight_decay=0.0, epochs=4)

@@ -1,5 +1,8 @@
 """The configuration of a run: every setting that affects a result, validated. Its hash is part of the run's name.
 
+Some settings belong to every run and are fields of ``RunConfig``. The others are declared by the run's net, rule and
+optimizer in their own files (``settings.py``), so two members may give one name different defaults or parsers.
+
 TOML, JSON and messages spell keys like the command line's flags (``batch-size``). The attribute has underscores
 instead. Importing this module does not import torch.
 """
@@ -8,160 +11,93 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
-from operator import index
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any
 
 from faudit.data import DATASETS, SHIPPED
 from faudit.errors import ConfigError
 from faudit.nets import NETS
-from faudit.registry import Registry, nearest, unknown
+from faudit.optimizers import OPTIMIZERS
+from faudit.registry import unknown
 from faudit.rules import RULES
+from faudit.settings import (
+    Configurable,
+    Parser,
+    Setting,
+    Settings,
+    epoch_list,
+    number,
+    one_of,
+    setting,
+    settings_of,
+    switch,
+    whole,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-Parser = Callable[[Any], Any]
 QUOTED = 200  # most characters of a value in a message
 TOML_LIMIT = 1 << 20  # bytes
 # Two runs of one method may differ in these settings: how long a run trained and how it was measured.
 BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "threads", "device")
+UNREAD = object()  # in place of the default of a setting that a run does not read
+# The families whose members declare settings, by the setting that names the member.
+FAMILIES: dict[str, Configurable[Any]] = {"net": NETS, "rule": RULES, "optimizer": OPTIMIZERS}
 
 
-def whole(low: int, high: int) -> Parser:
-    """A parser of whole numbers in [low, high], given as numbers or as text."""
-
-    def parse(value: Any) -> int:
-        if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,20}", value):
-            value = int(value)
-        elif type(value) not in (int, bool) and isinstance(value, SupportsIndex):  # NumPy's whole numbers
-            value = index(value)
-        if type(value) is not int or not low <= value <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return value
-
-    return parse
+def member_of(family: str) -> Parser:
+    """A parser of the names of a family's members."""
+    return lambda value: one_of(FAMILIES[family])(value)
 
 
-def number(low: float, *, above: bool = False) -> Parser:
-    """A parser of finite numbers ≥ low (> low with ``above``)."""
-
-    def parse(value: Any) -> float:
-        wanted = f"a finite number {'>' if above else '≥'} {low:g}"
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(wanted)
-        try:
-            parsed = float(value)
-        except (ValueError, OverflowError):
-            raise ValueError(wanted) from None
-        if not math.isfinite(parsed) or parsed < low or (above and parsed == low):
-            raise ValueError(wanted)
-        return parsed
-
-    return parse
-
-
-def switch(value: Any) -> bool:
-    """A parser of true and false. It accepts no text, because the text "false" is truthy."""
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def one_of(names: Registry[Any] | tuple[str, ...]) -> Parser:
-    """A parser of a name from a fixed set."""
-
-    def parse(value: Any) -> str:
-        if not isinstance(value, str) or value not in names:
-            near = nearest(value, names) if isinstance(value, str) else ""
-            raise ValueError(f"one of {', '.join(names)}{near}")
-        return value
-
-    return parse
-
-
-def share(value: Any) -> float:
-    """A parser of numbers from 0 to 1."""
-    try:
-        parsed: float = number(0.0)(value)
-    except ValueError:
-        parsed = 2.0
-    if parsed > 1.0:
-        raise ValueError("a number from 0 to 1")
-    return parsed
-
-
-def epoch_list(value: Any) -> tuple[int, ...]:
-    """A parser of a list of epochs: words on the command line, a list in TOML."""
-    words = value.replace(",", " ").split() if isinstance(value, str) else value
-    if not isinstance(words, list | tuple):
-        raise ValueError("a list of epochs")
-    try:
-        return tuple(sorted({whole(0, 1_000_000)(word) for word in words}))
-    except ValueError as error:
-        raise ValueError(f"a list of epochs, each {error}") from None
-
-
-def device(value: Any) -> str:
+def device_name(value: Any) -> str:
     """A parser of torch's device names."""
     if not isinstance(value, str) or not re.fullmatch(r"cpu|cuda(:\d{1,3})?", value):
         raise ValueError("cpu, cuda or cuda:N")
     return value
 
 
-def setting(default: Any, parse: Parser, text: str, *, of: str = "run") -> Any:
-    """A config field. ``of`` is its family: a setting of a net, rule or optimizer is refused where it is not read."""
-    return field(default=default, metadata={"parse": parse, "help": text, "of": of})
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class RunConfig:
-    """The settings of one run. The defaults are the recipe of the paper, on the digits that faudit includes."""
+    """The settings of one run. The defaults are the recipe of the paper, on the digits that faudit includes.
 
-    net: str = setting("resmlp", one_of(NETS), "network")
-    rule: str = setting("bp", one_of(RULES), "learning rule")
+    The settings of the run's net, rule and optimizer are attributes too. A setting that another member declares and
+    that is at its default there is dropped. With another value it is kept in ``stray``, and the run is refused.
+    """
+
+    net: str = setting("resmlp", member_of("net"), "network")
+    rule: str = setting("bp", member_of("rule"), "learning rule")
     data: str = setting("digits", one_of(DATASETS), "dataset")
     epochs: int = setting(100, whole(1, 1_000_000), "passes over the training set")
     seed: int = setting(42, whole(0, 2**63 - 1), "seed of every random generator of the run")
-
-    depth: int = setting(4, whole(1, 1024), "number of blocks, L", of="net")
-    width: int = setting(256, whole(1, 65_536), "features of a hidden state, d", of="net")
-    w2_std: float = setting(0.01, number(0.0), "standard deviation of each block's last layer at init", of="net")
-    no_terminal_norm: bool = setting(False, switch, "leave out the LayerNorm before the head", of="net")
-    no_residual: bool = setting(False, switch, "h_{l+1} = f_l(h_l), without the skip", of="net")
-
-    patch: int = setting(4, whole(1, 1024), "pixels along a side of a patch (ViT)", of="net")
-    heads: int = setting(4, whole(1, 1024), "attention heads (ViT)", of="net")
-    mlp_ratio: int = setting(2, whole(1, 64), "hidden width of a ViT block's MLP, in widths", of="net")
-    credit_tokens: str = setting(
-        "all", one_of(("all", "cls")), "which tokens a signal teaches (ViT, local rules)", of="net"
-    )
-    alpha: float = setting(1.0, share, "α of StudentNet's activation (1 − α) z + α tanh(z)", of="net")
-
-    penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²", of="rule")
-    clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block (local rules)", of="rule")
-    credit_eps: float = setting(
-        1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε) (local rules)", of="rule"
-    )
     random_targets: bool = setting(False, switch, "train on fresh uniform labels in every minibatch")
 
     batch_size: int = setting(128, whole(1, 10_000_000), "samples per step")
-    optimizer: str = setting("adamw", one_of(("adamw", "sgd")), "optimizer")
-    lr: float = setting(1e-3, number(0.0, above=True), "learning rate at the start of the cosine schedule")
+    optimizer: str = setting("adamw", member_of("optimizer"), "optimizer")
+    lr: float = setting(1e-3, number(0.0, above=True), "learning rate of the first epoch")
     weight_decay: float = setting(0.01, number(0.0), "weight decay")
-    momentum: float = setting(0.0, share, "momentum of SGD", of="optimizer")
+    schedule: str = setting(
+        "cosine", one_of(("cosine", "constant", "step")), "learning rate over the epochs: cosine, constant or step"
+    )
+    milestones: tuple[int, ...] = setting(
+        (), epoch_list, "epochs after which the step schedule multiplies the learning rate by lr-factor"
+    )
+    lr_factor: float = setting(0.1, number(0.0, above=True), "factor of the step schedule at each milestone")
     no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
+    pixels: str = setting(
+        "standard", one_of(("standard", "unit")), "standardised per channel, or unit: raw pixels from 0 to 1"
+    )
 
     log_every: int = setting(1, whole(1, 1_000_000), "epochs between two rows (the last epoch always has one)")
     keep_epochs: tuple[int, ...] = setting((), epoch_list, "epochs whose checkpoints are kept besides the last one")
@@ -173,35 +109,85 @@ class RunConfig:
     threads: int = setting(
         1, whole(1, 1024), "CPU threads; part of the run's identity, because it affects the last bits"
     )
-    device: str = setting("cpu", device, "cpu, cuda or cuda:N")
+    device: str = setting("cpu", device_name, "cpu, cuda or cuda:N")
 
-    def __post_init__(self) -> None:
-        problems = [problem for name in SETTINGS for problem in self._coerce(name)]
+    def __init__(self, **given: Any) -> None:
+        problems: list[str] = []
+        members = {family: given.get(family, RUN[family].default) for family in FAMILIES}
+        lost = {family for family, name in members.items() if not isinstance(name, str) or name not in FAMILIES[family]}
+        for family in lost:  # its own problem is told below; its settings cannot be checked
+            members[family] = RUN[family].default
+        layout = layout_of(members["net"], members["rule"], members["optimizer"])
+        values, stray = dict(layout.defaults), {}
+        for name, value in given.items():
+            default = values.get(name, UNREAD)
+            if type(value) is type(default) and value == default:
+                continue  # most settings are at their default; this halves the time to read thousands of runs
+            try:
+                if default is not UNREAD:
+                    values[name] = layout.settings[name].parse(value)
+                elif name not in known():
+                    problems.append(unknown("setting", key(name), all_keys()))
+                elif not known()[name].is_default(value) and known()[name].family not in lost:
+                    parsed = known()[name].parse(value)
+                    if not known()[name].is_default(parsed):
+                        stray[name] = parsed
+            except ValueError as error:
+                if layout.family.get(name) not in lost:
+                    problems.append(f"{key(name)}: expected {error}, got {quoted(value)}")
         for name in () if problems else ("keep_epochs", "probe_epochs"):
-            if late := [epoch for epoch in getattr(self, name) if epoch > self.epochs]:
-                problems.append(f"{key(name)}: expected epochs up to the last, {self.epochs}, got {late[0]}")
+            if late := [epoch for epoch in values[name] if epoch > values["epochs"]]:
+                problems.append(f"{key(name)}: expected epochs up to the last, {values['epochs']}, got {late[0]}")
         if problems:
             raise ConfigError(listing(problems))
+        self.__dict__.update(values)  # a frozen dataclass accepts no assignment
+        self.__dict__["stray"] = {name: stray[name] for name in known() if name in stray} if stray else {}
 
-    def _coerce(self, name: str) -> Iterator[str]:
-        """Replace the given value by the parsed one (1 → 1.0, "3" → 3), or yield what is wrong with it."""
-        value = getattr(self, name)
-        if type(value) is type(DEFAULTS[name]) and value == DEFAULTS[name]:
-            return  # most settings are at their default; this halves the time to read thousands of runs
-        try:
-            parsed = SETTINGS[name]["parse"](value)
-            if parsed is not value:
-                object.__setattr__(self, name, parsed)
-        except ValueError as error:
-            yield f"{key(name)}: expected {error}, got {quoted(value)}"
+    def __getattr__(self, name: str) -> Any:
+        """Raise for an attribute that is no setting of this run; mypy learns here that there may be others."""
+        if name.startswith("_") or "net" not in self.__dict__:  # copy and pickle ask before there are settings
+            raise AttributeError(name)
+        raise AttributeError(f"no setting {key(name)!r}: net {self.net}, rule {self.rule} and optimizer "
+                             f"{self.optimizer} do not read it")  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunConfig) and self.settings == other.settings and self.stray == other.stray
+
+    def __hash__(self) -> int:
+        return hash(self.run_id)
+
+    def __repr__(self) -> str:
+        named = {"net": self.net, "rule": self.rule, "data": self.data} | self.changed
+        return f"RunConfig({', '.join(f'{name}={value!r}' for name, value in named.items())})"
+
+    @property
+    def _layout(self) -> Layout:
+        return layout_of(self.net, self.rule, self.optimizer)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting that this run reads, by attribute."""
+        own = self.__dict__
+        return {name: own[name] for name in self._layout.settings}
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The default of every setting that this run reads."""
+        return self._layout.defaults
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The settings that differ from their default, those that nothing reads included."""
+        own = self.__dict__
+        changed = {name: own[name] for name, default in self._layout.defaults.items() if own[name] != default}
+        return {**changed, **self.stray}
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> RunConfig:
         """A config from keys spelled like the flags; an error lists every problem."""
-        problems = [unknown("setting", name, KEYS) for name in values if name not in ATTRIBUTES]
-        known = {ATTRIBUTES[name]: value for name, value in values.items() if name in ATTRIBUTES}
+        problems = [unknown("setting", name, all_keys()) for name in values if "_" in name]
         try:
-            config = cls(**known)
+            config = cls(**{attribute(name): value for name, value in values.items() if "_" not in name})
         except ConfigError as error:
             raise ConfigError(listing([*problems, *str(error).split("\n")], where=where)) from None
         if problems:
@@ -220,12 +206,21 @@ class RunConfig:
         return cls.parse({**values, **(overrides or {})}, where=str(path))
 
     def with_(self, **changes: Any) -> RunConfig:
-        """A validated copy with some settings changed."""
-        return replace(self, **changes)
+        """A validated copy with some settings changed.
+
+        A new net, rule or optimizer keeps the changed settings of the old one that it reads. The others are dropped,
+        and a setting at the default of the old member gets the default of the new one.
+        """
+        kept = self.changed
+        for family in FAMILIES.keys() & changes.keys():
+            name = changes[family]
+            reads = FAMILIES[family].settings(name) if isinstance(name, str) and name in FAMILIES[family] else {}
+            kept = {name: value for name, value in kept.items() if family_of(self, name) != family or name in reads}
+        return RunConfig(**{**kept, **changes})
 
     def to_json(self) -> dict[str, Any]:
-        """Every setting, spelled like the flags."""
-        return {key: getattr(self, name) for key, name in ATTRIBUTES.items()}
+        """Every setting that the run reads, spelled like the flags, and those that nothing reads."""
+        return {key(name): value for name, value in (self.settings | self.stray).items()}
 
     @cached_property
     def run_id(self) -> str:
@@ -233,29 +228,32 @@ class RunConfig:
 
         Settings at their default are left out, so that a new setting in a later version does not rename old runs.
         """
-        values = {key: value for key, name in ATTRIBUTES.items() if (value := getattr(self, name)) != DEFAULTS[name]}
-        text = json.dumps(values, sort_keys=True, allow_nan=False)
+        text = json.dumps({key(name): value for name, value in self.changed.items()}, sort_keys=True, allow_nan=False)
         return f"{self.net}-{self.rule}-{self.data}-s{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
     def label(self, on: str = "") -> str:
         """A short label, with the name of the net if given as ``on``: ``dfa + λ=0.01 on resmlp, no terminal norm``."""
-        penalty = f" + λ={self.penalty:g}" if self.penalty else ""
+        changed = self.changed
+        penalty = f" + λ={changed['penalty']:g}" if changed.get("penalty") else ""
         place = f" on {on}" if on else ""
-        return f"{self.rule}{penalty}{place}{', no terminal norm' if self.no_terminal_norm else ''}"
+        return f"{self.rule}{penalty}{place}{', no terminal norm' if changed.get('no_terminal_norm') else ''}"
 
-    def settings_of(self, family: str, wanted: set[str]) -> dict[str, Any]:
-        """The settings of a family (net, rule or optimizer) that one of its members reads."""
-        return {name: getattr(self, name) for name in SETTINGS if SETTINGS[name]["of"] == family and name in wanted}
+    def settings_of(self, family: str) -> dict[str, Any]:
+        """The settings that the run's member of a family (net, rule or optimizer) reads."""
+        return {name: self.__dict__[name] for name in FAMILIES[family].settings(getattr(self, family))}
 
-    def unused_settings(self, family: str, wanted: set[str], *, member: str) -> list[str]:
-        """One problem for each setting of the family that the member does not read and that is not at its default."""
-        own = [name for name in SETTINGS if SETTINGS[name]["of"] == family]
-        reads = ", ".join(key(name) for name in own if name in wanted) or "none of them"
-        return [
-            f"{member} does not read {key(name)}: leave it out, because it would change nothing (it reads {reads})"
-            for name in own
-            if name not in wanted and getattr(self, name) != default(name)
-        ]
+    def unused(self) -> Iterator[str]:
+        """One problem for each setting that nothing in this run reads and that is not at its default."""
+        useless = "leave it out, because it would change nothing"
+        for name in self.stray:
+            family = known()[name].family
+            reads = ", ".join(map(key, FAMILIES[family].settings(getattr(self, family)))) or "none of them"
+            yield f"{family} {getattr(self, family)} does not read {key(name)}: {useless} (it reads {reads})"
+        for name in ("milestones", "lr_factor"):
+            if self.schedule != "step" and name in self.changed:
+                yield f"schedule {self.schedule} does not read {key(name)}: {useless} (schedule step reads it)"
+        if self.schedule == "step" and not self.milestones:
+            yield "schedule step: expected the epochs of its steps, got none. Give --milestones."
 
 
 def read_toml(path: Path, what: str, *, advice: str) -> dict[str, Any]:
@@ -282,11 +280,6 @@ def attribute(name: str) -> str:
     return name.replace("-", "_")
 
 
-def default(name: str) -> Any:
-    """The default of a setting, by attribute name."""
-    return DEFAULTS[name]
-
-
 def quoted(value: Any) -> str:
     """A value as a message shows it, cut if it is long."""
     try:
@@ -304,17 +297,16 @@ def listing(problems: list[str], *, where: str = "") -> str:
 
 def identity(config: RunConfig) -> tuple[Any, ...]:
     """The settings that all runs of one method share: all except ``BESIDES``."""
-    return tuple(getattr(config, name) for name in SETTINGS if name not in BESIDES)
+    return tuple((name, value) for name, value in (config.settings | config.stray).items() if name not in BESIDES)
 
 
 def command(config: RunConfig, *, runs: str, data_dir: str | None = None) -> str:
     """The command line that trains a run."""
     words = ["faudit", "train"]
-    for name in SETTINGS:
-        value = getattr(config, name)
-        if value == default(name) and name not in ("net", "rule", "data", "epochs", "seed"):
+    for name, value in config.settings.items():
+        if value == config.defaults[name] and name not in ("net", "rule", "data", "epochs", "seed"):
             continue
-        if SETTINGS[name]["parse"] is switch:
+        if isinstance(value, bool):
             words.append(f"--{key(name)}")
         else:
             words += [f"--{key(name)}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
@@ -329,7 +321,93 @@ def needs_files(config: RunConfig) -> bool:
     return config.data not in SHIPPED
 
 
-SETTINGS: dict[str, Mapping[str, Any]] = {entry.name: entry.metadata for entry in fields(RunConfig)}
-DEFAULTS: dict[str, Any] = {entry.name: entry.default for entry in fields(RunConfig)}
-ATTRIBUTES: dict[str, str] = {key(name): name for name in SETTINGS}
-KEYS: list[str] = [key(name) for name in SETTINGS]
+RUN: Settings = settings_of(RunConfig)  # the settings of every run
+# Where the settings of a member come in lists and commands: after these settings of the run.
+PLACES = {"seed": ("net", "rule"), "weight_decay": ("optimizer",)}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The settings of a combination of net, rule and optimizer, in the order of lists and commands."""
+
+    settings: Settings
+    defaults: Mapping[str, Any]
+    family: Mapping[str, str]  # "run", "net", "rule" or "optimizer"
+
+
+@cache
+def layout_of(net: str, rule: str, optimizer: str) -> Layout:
+    """The settings of a run by its members."""
+    members = {"net": net, "rule": rule, "optimizer": optimizer}
+    settings: dict[str, Setting] = {}
+    family: dict[str, str] = {}
+    for name, own in RUN.items():
+        parts: list[tuple[str, Settings]] = [("run", {name: own})]
+        parts += [(part, FAMILIES[part].settings(members[part])) for part in PLACES.get(name, ())]
+        for part, declared in parts:
+            if twice := [one for one in declared if one in settings or (one in RUN and part != "run")]:
+                raise ConfigError(
+                    f"{part} {members[part]} declares the setting {key(twice[0])}, which the "
+                    f"{family.get(twice[0], 'run')} of this run has too. Give it another name."
+                )
+            settings |= declared
+            family |= dict.fromkeys(declared, part)
+    return Layout(settings, {name: one.default for name, one in settings.items()}, family)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A setting of the run, or one that some members of a family declare."""
+
+    family: str  # "run", "net", "rule" or "optimizer"
+    readers: Mapping[str, Setting]  # member → its declaration; the run's own under "run"
+
+    @cached_property
+    def defaults(self) -> list[Any]:
+        """The defaults of its readers."""
+        return [one.default for one in self.readers.values()]
+
+    @property
+    def first(self) -> Setting:
+        """The declaration of the first member that has it."""
+        return next(iter(self.readers.values()))
+
+    def is_default(self, value: Any) -> bool:
+        """Whether a value is the default of a member."""
+        return value in self.defaults and type(value) is type(self.defaults[0])
+
+    def parse(self, value: Any) -> Any:
+        """The value as the first member that accepts it parses it; ValueError if none accepts it."""
+        problems = []
+        for one in self.readers.values():
+            try:
+                return one.parse(value)
+            except ValueError as error:
+                problems.append(error)
+        raise problems[0]
+
+
+@cache
+def known() -> Mapping[str, Known]:
+    """Every setting of the run and of every registered member, by attribute, in the order of lists."""
+    found: dict[str, Known] = {}
+    for name, own in RUN.items():
+        found[name] = Known("run", {"run": own})
+        for family in PLACES.get(name, ()):
+            readers: dict[str, dict[str, Setting]] = {}
+            for member in FAMILIES[family].declaring:
+                for one, declared in FAMILIES[family].settings(member).items():
+                    readers.setdefault(one, {})[member] = declared
+            found |= {one: Known(family, declarations) for one, declarations in readers.items()}
+    return found
+
+
+def all_keys() -> list[str]:
+    """The key of every known setting."""
+    return list(map(key, known()))
+
+
+def family_of(config: RunConfig, name: str) -> str:
+    """The family that a setting of a config belongs to: "run", "net", "rule" or "optimizer"."""
+    layout = layout_of(config.net, config.rule, config.optimizer)
+    return layout.family[name] if name in layout.family else known()[name].family

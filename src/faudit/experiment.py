@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,15 +15,11 @@ from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
 from faudit.nets import NETS
 from faudit.nets.net import Net, is_buffer
+from faudit.optimizers import OPTIMIZERS
 from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.rules.rule import Group, Rule
 from faudit.store.checkpoint import Optimizers, TrainState
-
-OPTIMIZERS: dict[str, tuple[Any, set[str]]] = {  # the class, and the optimizer settings that it reads
-    "adamw": (torch.optim.AdamW, set()),
-    "sgd": (torch.optim.SGD, {"momentum"}),
-}
 
 
 @dataclass(frozen=True)
@@ -42,11 +37,19 @@ class Experiment:
 
 def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     """Build an experiment as it is before the first step; writes no files."""
+    dataset = dataset.with_pixels(config.pixels)
     net, rule = build_net(config, dataset), build_rule(config)
     dtype, device = getattr(torch, config.dtype), usable(config.device)
     named = generators(config.seed)
     if reason := rule.refusal(net):
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
+    smallest = len(dataset.train_x) % config.batch_size or config.batch_size
+    if smallest < net.least_batch:
+        raise ConfigError(
+            f"batch-size: expected at least {net.least_batch} samples in every batch for the BatchNorm of net "
+            f"{config.net}, got {smallest} in the last batch of {len(dataset.train_x)} samples. "
+            "Take another --batch-size."
+        )
     params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
     state = {
@@ -69,29 +72,17 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
 
 
 def refuse_unused(config: RunConfig) -> None:
-    """Refuse settings that this net, rule or optimizer does not read; lists all of them at once."""
-    problems = [
-        *config.unused_settings("net", names_of(NETS[config.net]), member=f"net {config.net}"),
-        *config.unused_settings("rule", names_of(RULES[config.rule]), member=f"rule {config.rule}"),
-        *config.unused_settings("optimizer", OPTIMIZERS[config.optimizer][1], member=f"optimizer {config.optimizer}"),
-    ]
-    if problems:
+    """Refuse settings that nothing in this run reads; lists all of them at once."""
+    if problems := list(config.unused()):
         raise ConfigError("\n".join(problems))
 
 
-def names_of(kind: type[Net] | type[Rule]) -> set[str]:
-    """The fields of a net or rule, which are the settings that it reads."""
-    return {entry.name for entry in fields(kind)}
-
-
 def build_net(config: RunConfig, dataset: Dataset) -> Net:
-    kind = NETS[config.net]
-    return kind(dataset.sample_shape, dataset.classes, **config.settings_of("net", names_of(kind)))
+    return NETS[config.net](dataset.sample_shape, dataset.classes, **config.settings_of("net"))
 
 
 def build_rule(config: RunConfig) -> Rule:
-    kind = RULES[config.rule]
-    return kind(**config.settings_of("rule", names_of(kind)))
+    return RULES[config.rule](**config.settings_of("rule"))
 
 
 def build_optimizer(config: RunConfig, rule: Rule, tensors: Mapping[str, Tensor]) -> Optimizers:
@@ -107,16 +98,14 @@ def build_optimizer(config: RunConfig, rule: Rule, tensors: Mapping[str, Tensor]
 
 
 def one_optimizer(config: RunConfig, group: Group, tensors: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-    """The optimizer of one group; what the group leaves open is the run's."""
-    kind, reads = OPTIMIZERS[group.optimizer or config.optimizer]
-    optimizer: torch.optim.Optimizer = kind(
+    """The optimizer of one group. What the group leaves open is the run's; another optimizer has its own defaults."""
+    name = group.optimizer or config.optimizer
+    settings = config.settings_of("optimizer") if name == config.optimizer else {}
+    return OPTIMIZERS[name](**settings).build(
         [tensors[name] for name in group.names],
         lr=config.lr if group.lr is None else group.lr,
         weight_decay=config.weight_decay if group.weight_decay is None else group.weight_decay,
-        fused=True,
-        **config.settings_of("optimizer", reads),
     )
-    return optimizer
 
 
 def usable(device: str) -> torch.device:

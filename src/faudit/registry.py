@@ -10,7 +10,9 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from faudit.errors import ConfigError
@@ -47,11 +49,10 @@ class Registry(Mapping[str, Member], Generic[Member]):
     def source(self, name: str) -> tuple[ast.Module, ast.FunctionDef | ast.ClassDef | None]:
         """The syntax tree of a member's file, and its node there if it is a function or class; imports nothing."""
         module, attribute = self._target(name).split(":")
-        spec = importlib.util.find_spec(module)
-        if spec is None or spec.origin is None:
-            raise ConfigError(f"the {self.family} {name!r} names the module {module}, which does not exist")
-        with open(spec.origin, encoding="utf-8") as file:
-            tree = ast.parse(file.read())
+        try:
+            tree, _ = syntax_tree(module)
+        except ImportError:
+            raise ConfigError(f"the {self.family} {name!r} names the module {module}, which does not exist") from None
         members = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
         return tree, next((node for node in members if node.name == attribute), None)
 
@@ -84,6 +85,21 @@ def literal(node: ast.expr, *makers: Callable[..., Any]) -> Any:
         words = {str(word.arg): literal(word.value, *makers) for word in node.keywords}
         return called[node.func.id](*(literal(argument, *makers) for argument in node.args), **words)
     return ast.literal_eval(node)
+
+
+def syntax_tree(module: str) -> tuple[ast.Module, str]:
+    """The syntax tree of a module, and the package that its relative imports start from; imports only its parents."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"no module {module}")
+    return _parsed(spec.origin, os.stat(spec.origin).st_mtime_ns), spec.parent or ""
+
+
+@lru_cache(maxsize=256)
+def _parsed(path: str, modified: int) -> ast.Module:
+    """The syntax tree of a file as it was when ``modified``; many members share the file of their base class."""
+    with open(path, encoding="utf-8") as file:
+        return ast.parse(file.read())
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:

@@ -120,7 +120,15 @@ def is_probed(config: RunConfig, epoch: int) -> bool:
 
 
 def learning_rate(config: RunConfig, epoch: int, rate: float) -> float:
-    """Cosine schedule, stepped per epoch, from a rate at epoch 1 to 0 at the epoch after the last."""
+    """The learning rate of an epoch, from the rate of epoch 1.
+
+    ``cosine`` falls to 0 at the epoch after the last. ``step`` is multiplied by lr-factor after each milestone.
+    """
+    if config.schedule == "constant":
+        return rate
+    if config.schedule == "step":
+        passed = sum(milestone < epoch for milestone in config.milestones)
+        return rate * float(config.lr_factor**passed)
     return 0.5 * rate * (1.0 + math.cos(math.pi * (epoch - 1) / config.epochs))
 
 

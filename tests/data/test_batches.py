@@ -92,6 +92,19 @@ def test_without_augmentation_samples_come_as_they_are() -> None:
     assert sorted(drawn.flatten(1).sum(1).tolist()) == pytest.approx(sorted(want.flatten(1).sum(1).tolist()), abs=1e-3)
 
 
+def test_unit_pixels_are_the_raw_ones_from_0_to_1() -> None:
+    data = colourful()
+    x = torch.tensor([0, 51, 255], dtype=torch.uint8).view(1, 3, 1, 1)
+    unit = data.with_pixels("unit")
+    assert unit.normalise(x).flatten().tolist() == pytest.approx([0.0, 0.2, 1.0], abs=1e-7)
+    by_hand = [(value - mean) / std for value, mean, std in zip((0.0, 0.2, 1.0), data.mean, data.std, strict=True)]
+    assert data.with_pixels("standard") is data
+    assert data.normalise(x).flatten().tolist() == pytest.approx(by_hand, rel=1e-5)
+    assert unit.fingerprint() == data.fingerprint() and torch.equal(unit.train_x, data.train_x)
+    drawn = torch.cat([batch for batch, _ in batches(unit).epoch(generators(0))])
+    assert drawn.min() == 0.0 and 0.9 < drawn.max() <= 1.0  # the border of a crop is black
+
+
 def test_augmentation_reaches_across_chunks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     data = colourful()
     whole = list(batches(data).epoch(generators(2)))

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from faudit.nets.net import part
+from faudit.nets.net import is_buffer
 from faudit.probes import PROBES, Declaration, Entry, Kind, Need, Shape, Tier
 from faudit.probes.distribution import QUANTILES
 from faudit.probes.perturbation import DRAWS
@@ -35,8 +35,8 @@ def test_a_probe_changes_nothing(probe_name: str, rule_name: str, net_name: str)
     measured(PROBES[probe_name], setup.reading())
     assert all(torch.equal(value, copies[name]) for name, value in held.items())
     assert all(
-        value.requires_grad and torch.equal(value.grad, torch.ones_like(value))  # type: ignore[arg-type]
-        for value in setup.params.values()
+        value.requires_grad is not is_buffer(name) and torch.equal(value.grad, torch.ones_like(value))  # type: ignore[arg-type]
+        for name, value in setup.params.items()
     )
     assert torch.equal(random, torch.get_rng_state()) and mode == torch.is_grad_enabled()
 
@@ -85,7 +85,7 @@ def test_probes_return_exactly_the_entries_they_declare_and_the_reader_takes_the
 
 def assert_declared(value: Any, entry: Entry, reading: Reading) -> None:
     """A value has the shape and the kind of its entry, in this network."""
-    blocks, parts = reading.net.blocks, len({part(name) for name in reading.params})
+    blocks, parts = reading.net.blocks, len(reading.net.parts)
     lengths: dict[Shape, list[int]] = {
         "scalar": [], "taps": [blocks + 1], "blocks": [blocks], "parts": [parts],
         "feedback": [len(reading.rule.forward_of(reading.net, reading.params))],

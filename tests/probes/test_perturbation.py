@@ -155,4 +155,4 @@ def test_epochs_past_the_last_are_refused() -> None:
         RunConfig(epochs=3, probe_epochs=(1, 9))
     assert RunConfig.parse({"keep-epochs": ["2", "1"]}, where="x").keep_epochs == (1, 2)
     with pytest.raises(ConfigError, match="keep-epochs: expected a list of epochs"):
-        RunConfig(keep_epochs=3)  # type: ignore[arg-type]
+        RunConfig(keep_epochs=3)

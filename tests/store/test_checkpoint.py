@@ -11,6 +11,7 @@ from torch import Tensor
 from faudit.config import RunConfig
 from faudit.errors import CheckpointError
 from faudit.experiment import Experiment, prepare
+from faudit.optimizers import OPTIMIZERS
 from faudit.store import checkpoint
 from faudit.store.run import Run
 from faudit.train import one_epoch
@@ -49,10 +50,10 @@ def saved(tmp_path: Path) -> tuple[Run, Experiment]:
     return run, experiment
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
 @pytest.mark.parametrize("rule", ["bp", "dfa", "fa", "frozen-dfa"])
 def test_everything_comes_back_to_the_last_bit(tmp_path: Path, rule: str, optimizer: str) -> None:
-    config = CONFIG.with_(rule=rule, optimizer=optimizer, momentum=0.9 if optimizer == "sgd" else 0.0)
+    config = CONFIG.with_(rule=rule, optimizer=optimizer, **({"momentum": 0.9} if optimizer == "sgd" else {}))
     experiment, fresh = trained(config), prepare(config, tiny_dataset())
     run = begun(tmp_path, config)
     checkpoint.save(run.checkpoint, experiment.state, 7, ties=run.ties())

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faudit.config import KEYS, RunConfig
+from faudit.config import RunConfig, all_keys
 from faudit.errors import StoreError
 from faudit.probes import NESTED, SHAPES
 from faudit.store.rows import (
@@ -22,6 +22,7 @@ from faudit.store.rows import (
     EXACT,
     FOREIGN,
     OVERFLOWED,
+    TIMINGS,
     Damage,
     Row,
     checked,
@@ -87,8 +88,12 @@ def test_sound_rows_are_read_as_they_are() -> None:
         ("epoch", 2.0, "epoch: expected a whole number, got 2.0"),
         ("epoch", -1, "epoch: expected a whole number, got -1"),
         ("epoch", 1, "epoch: expected more than in the row before, got 1"),
-        ("seconds", None, "seconds: expected a number, got None"),
-        ("seconds", "inf", "seconds: expected a number, got 'inf'"),
+        *((name, None, f"{name}: expected a number from 0 to {2**53}, got None") for name in TIMINGS),
+        *((name, -0.1, f"{name}: expected a number from 0 to {2**53}, got -0.1") for name in TIMINGS),
+        *((name, "x", f"{name}: expected a number from 0 to {2**53}, got 'x'") for name in TIMINGS),
+        ("seconds", True, "seconds: expected a number from 0 to 9007199254740992, got True"),
+        ("seconds", "inf", "seconds: expected a number from 0 to 9007199254740992, got 'inf'"),
+        ("seconds", 1e300, "seconds: expected a number from 0 to 9007199254740992, got 1e+300"),
         ("classes", 2.5, "classes: expected a whole number or null, got 2.5"),
         ("gamma", {"a": 1}, "gamma: expected a list of 4 numbers, got {'a': 1}"),
         ("gamma", {"inf": 1, "nan": 1, "-inf": 1, "x": 1}, "gamma: expected a list of 4 numbers, got {"),
@@ -270,7 +275,7 @@ def test_a_row_knows_the_declared_entries_and_no_other() -> None:
 
 def test_no_entry_has_the_name_of_a_setting_or_of_another_entry() -> None:
     """A table of rows has both side by side."""
-    assert not set(ENTRIES.logged) & {*KEYS, "run_id", "status"}
+    assert not set(ENTRIES.logged) & {*all_keys(), "run_id", "status"}
     assert not set(ENTRIES.logged) & {entry.name for entry in FOREIGN}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from faudit.cli.main import main
-from faudit.config import KEYS, RunConfig
+from faudit.config import RunConfig, key
 from faudit.store.rows import to_line
 from faudit.store.run import Run
 from tests.support.fabricate import write
@@ -44,7 +44,7 @@ def test_a_csv_has_a_line_for_every_row_and_a_column_for_every_place(
     with open(out, newline="") as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == 3 + 4 + 2 and "9 rows" in err
-    assert set(KEYS) - {"keep-epochs", "probe-epochs"} <= set(lines[0])
+    assert set(map(key, RunConfig().settings)) - {"keep-epochs", "probe-epochs", "milestones"} <= set(lines[0])
     for path in store.iterdir():
         for row in Run(path).rows():
             (line,) = [one for one in lines if (one["run_id"], one["epoch"]) == (path.name, str(row["epoch"]))]

@@ -310,7 +310,7 @@ def weights_by_hand(k: Known) -> Entries:
     whole = [cosine(b.ravel(), rows.ravel()) for b in matrices]
     return {
         "weight_cosine": [mean(cosines(b, rows)) for b in matrices],
-        "weight_angle": [None if c is None else math.degrees(math.acos(c)) for c in whole],
+        "weight_angle": [None if c != c else math.degrees(math.acos(c)) for c in whole],
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from faudit.audit.checks.check import Case, Control
 from faudit.audit.judge import Verdict, judge
 from faudit.audit.protocol import Protocol
-from faudit.config import RunConfig, default, identity
+from faudit.config import RunConfig, identity
 from faudit.errors import StoreError
 from faudit.probes import PROBES
 from faudit.rules import RULES, control_name
@@ -41,9 +41,10 @@ class Audited:
 def control_of(config: RunConfig) -> RunConfig:
     """The matched run whose blocks never train."""
     # Penalty and clip would act on branches that do not train. A control always trains on the real labels.
-    plain = {"penalty": 0.0, "clip": default("clip"), "random_targets": False}
+    branches = {"penalty": 0.0, "clip": config.defaults.get("clip")}
+    plain = {name: value for name, value in branches.items() if name in config.defaults}
     logged = {"keep_epochs": (), "probe_epochs": (), "log_every": 1}
-    return config.with_(rule=control_name(config.rule), **plain, **logged)
+    return config.with_(rule=control_name(config.rule), random_targets=False, **plain, **logged)
 
 
 class ControlIndex:

@@ -60,6 +60,7 @@ def reading_of(
         raise StoreError(
             f"the {config.data} files are not those that {run.path} was trained on. Point --data-dir at them."
         )
+    dataset = dataset.with_pixels(config.pixels)
     dtype = getattr(torch, config.dtype)
     x, y = dataset.buffer(config.eval_size)
     net, rule, named = build_net(config, dataset), build_rule(config), generators(config.seed)

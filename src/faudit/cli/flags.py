@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from faudit.config import whole
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.registry import unknown
+from faudit.settings import whole
 
 if TYPE_CHECKING:
     from faudit.figures.plan import Plan

@@ -56,7 +56,8 @@ def answered(argv: Sequence[str] | None) -> int:
     """Run one command. Every error becomes a message and an exit code, except a result that cannot be written."""
     args = argparse.Namespace()
     try:
-        args = parsed(parser(), argv)
+        words = list(sys.argv[1:] if argv is None else argv)
+        args = parsed(parser(words[0] if words else ""), words)
         return int(args.run(args))
     except FauditError as error:
         complain(str(error).splitlines())
@@ -85,7 +86,8 @@ def makes_runs(args: argparse.Namespace) -> bool:
     return getattr(args, "command", "") in MAKE_RUNS or bool(getattr(args, "with_controls", False))
 
 
-def parser() -> Parser:
+def parser(command: str | None = None) -> Parser:
+    """The parser of the command line; if a command is given, only that one gets its flags, which saves time."""
     top = Parser(
         prog="faudit",
         description="Train with backprop and its alternatives; measure whether the credit signal still means anything.",
@@ -96,15 +98,16 @@ def parser() -> Parser:
     top.add_argument("--version", action="version", version=f"faudit {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for name, module in COMMANDS.items():
-        own = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        # The help of train depends on the chosen net, rule and optimizer, so train has its own --help.
+        own = commands.add_parser(name, help=module.HELP, description=module.HELP, add_help=module is not train)
         own.set_defaults(run=module.run, own=own)
-        module.add_flags(own)
+        if command in (None, name):
+            module.add_flags(own)
     return top
 
 
-def parsed(top: Parser, argv: Sequence[str] | None) -> argparse.Namespace:
+def parsed(top: Parser, words: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments. The error for an unknown command or flag names the nearest valid one."""
-    words = list(sys.argv[1:] if argv is None else argv)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         raise ConfigError(unknown("command", words[0], list(COMMANDS)))
     args, rest = top.parse_known_args(words)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from faudit.config import SETTINGS, default, key
+from faudit.config import key
 from faudit.formats import gammas, share, size, times
 from faudit.store.rows import growth
 from faudit.store.run import Run
@@ -93,6 +93,5 @@ def run_table(run: Run) -> Table:
 
 def settings_line(run: Run) -> str:
     """The settings of a run that differ from their defaults."""
-    config = run.config()
-    changed = {key(name): getattr(config, name) for name in SETTINGS if getattr(config, name) != default(name)}
-    return " ".join(f"{name}={value}" for name, value in changed.items()) or "all settings at their defaults"
+    changed = run.config().changed
+    return " ".join(f"{key(name)}={value}" for name, value in changed.items()) or "all settings at their defaults"

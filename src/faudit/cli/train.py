@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs
 from faudit.cli.output import complain, print_json, remark
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, epoch_list, needs_files, switch
+from faudit.config import FAMILIES, RunConfig, key, known, needs_files
+from faudit.settings import Setting, epoch_list
 
 if TYPE_CHECKING:
     from faudit.store.run import Run
@@ -18,10 +20,20 @@ HELP = "train one run, or resume it; a finished run is not trained again"
 
 def add_flags(own: Parser) -> None:
     own.add_argument(
+        "-h", "--help", action="store_true",
+        help="show this message; with --net, --rule or --optimizer only the settings of that member",
+    )  # fmt: skip
+    own.add_argument(
         "--config", type=Path, metavar="FILE", help="TOML file with keys spelled like these flags; flags override it"
     )
-    for name in KEYS:
-        add_setting(own, name)
+    for name, setting in known().items():
+        if setting.family == "run":
+            add_setting(own, name, setting.first)
+    for family in FAMILIES:
+        group = own.add_argument_group(f"settings of the {family}, with the members that read them")
+        for name, setting in known().items():
+            if setting.family == family:
+                add_setting(group, name, setting.first, readers=setting.readers)
     add_runs(own)
     add_json(own)
     add_data_dir(own)
@@ -30,23 +42,52 @@ def add_flags(own: Parser) -> None:
     )
 
 
-def add_setting(own: Parser, name: str) -> None:
+def add_setting(
+    own: argparse._ActionsContainer, name: str, setting: Setting, *, readers: Mapping[str, Setting] | None = None
+) -> None:
     """Add a setting as a flag. The config checks its value, so that one error lists every problem."""
-    about = SETTINGS[attribute(name)]
-    if about["parse"] is switch:
-        own.add_argument(f"--{name}", action="store_true", default=None, help=about["help"])
-    elif about["parse"] is epoch_list:
-        own.add_argument(f"--{name}", nargs="+", metavar="EPOCH", help=about["help"])
+    about = [", ".join(readers)] if readers else []
+    if isinstance(setting.default, bool):
+        options: dict[str, Any] = {"action": "store_true", "default": None}
+    elif isinstance(setting.default, tuple):
+        options = {"nargs": "+", "metavar": "EPOCH" if setting.parse is epoch_list else "N"}
     else:
-        own.add_argument(
-            f"--{name}",
-            metavar=name.upper().replace("-", "_"),
-            help=f"{about['help']} (default: {default(attribute(name))})",
-        )
+        options = {"metavar": name.upper()}
+    if setting.default is not False and setting.default != ():
+        others = [f"{written(one.default)} for {member}" for member, one in (readers or {}).items()
+                  if one.default != setting.default]  # fmt: skip
+        about.append("; ".join([f"default: {written(setting.default)}", *others]))
+    help = f"{setting.help} ({'; '.join(about)})" if about else setting.help
+    own.add_argument(f"--{key(name)}", help=help.replace("%", "%%"), **options)
+
+
+def written(default: Any) -> str:
+    """A default as it is typed."""
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def members_help(args: argparse.Namespace) -> str:
+    """The help of the members that were chosen with --net, --rule or --optimizer; of the command if there are none."""
+    chosen = {family: name for family in FAMILIES if (name := getattr(args, family)) is not None}
+    if not chosen:
+        return str(args.own.format_help())
+    words = [word for family, name in chosen.items() for word in (f"--{family}", name)]
+    page = Parser(prog=" ".join([args.own.prog, *words]), usage="%(prog)s [FLAGS]", add_help=False,
+                  epilog=f"`{args.own.prog} --help` lists the settings of every run.")  # fmt: skip
+    for family, name in chosen.items():
+        summary, settings = FAMILIES[family].summary(name), FAMILIES[family].settings(name)
+        about = summary if settings else f"{summary} It has no settings of its own."
+        group = page.add_argument_group(f"{family} {name}", about.replace("%", "%%"))
+        for setting, declared in settings.items():
+            add_setting(group, setting, declared)
+    return page.format_help()
 
 
 def run(args: argparse.Namespace) -> int:
-    given = {name: value for name in KEYS if (value := getattr(args, attribute(name))) is not None}
+    if args.help:
+        print(members_help(args), end="")
+        return 0
+    given = {key(name): value for name in known() if (value := getattr(args, name)) is not None}
     config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.parse(given, where="command line")
 
     from faudit.store.run import Run, Status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -58,6 +58,12 @@ class Dataset:
         factor = torch.tensor(self.std, dtype=dtype, device=x.device).mul(self.scale).reciprocal().view(shape)
         fresh = x.to(dtype, copy=True)  # a copy even if x has the dtype: the dataset's own samples must not change
         return fresh.sub_(shift).mul_(factor)
+
+    def with_pixels(self, pixels: str) -> Dataset:
+        """The dataset as the setting ``pixels`` asks: "standard", as it is, or "unit", read as ``x / scale``."""
+        if pixels == "standard":
+            return self
+        return replace(self, mean=(0.0,) * len(self.mean), std=(1.0,) * len(self.std))
 
     def buffer(self, size: int) -> tuple[Tensor, Tensor]:
         """The fixed evaluation buffer: ``size`` test samples at even distances, or all if there are fewer.

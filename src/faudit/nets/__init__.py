@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from faudit.registry import Registry
+from faudit.settings import Configurable
 
 if TYPE_CHECKING:
     from faudit.nets.net import Net
 
-NETS: Registry[type[Net]] = Registry(
+NETS: Configurable[type[Net]] = Configurable(
     "net",
     {
         "resmlp": "faudit.nets.resmlp:ResMLP",
         "vit": "faudit.nets.vit:ViT",
         "student": "faudit.nets.student:StudentNet",
         "cnn": "faudit.nets.cnn:SmallCNN",
+        "mlp": "faudit.nets.mlp:MLP",
     },
 )

@@ -107,6 +107,22 @@ class Net(ABC):
         """e, the gradient of each sample's loss at its logits, [n, C]; of the cross-entropy by default."""
         return output_error(logits, y)
 
+    @property
+    def least_batch(self) -> int:
+        """The fewest samples of a training batch: a BatchNorm cannot normalise one value alone."""
+        return 1
+
+    @property
+    @final
+    def parts(self) -> list[str]:
+        """The names of the parts, in order: embed, the blocks, readout. An embedding may have no weights."""
+        return ["embed", *(f"blocks.{l}" for l in range(self.blocks)), "readout"]
+
+    @final
+    def dropped(self, h: Tensor, place: str, *, rate: float) -> Tensor:
+        """A state after dropout at a place; unchanged in evaluation."""
+        return h if self.training is None or rate == 0.0 else self.training.dropped(h, place, rate=rate)
+
     @final
     def in_training(self: Self, generator: torch.Generator) -> Self:
         """The net inside one training step; ``generator`` draws its dropout masks."""
@@ -185,6 +201,7 @@ class Net(ABC):
 @cache
 def widths(net: Net, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The number of features of each tap for samples of a shape; cached, because a net is immutable."""
+    net = replace(net, training=None)  # in training the pass would draw masks, and refuse a batch of one
     params = net.init(torch.Generator().manual_seed(0))
     with torch.no_grad():
         return tuple(net.tap(h).shape[1] for h in net.trace(params, empty(1, *shape).zero_()).taps)
@@ -204,7 +221,12 @@ def part(name: str) -> str:
 
 def output_error(logits: Tensor, y: Tensor) -> Tensor:
     """softmax(logits) − onehot(y), the gradient of each sample's cross-entropy at its logits, [n, C]."""
-    return F.softmax(logits, dim=1) - F.one_hot(y, logits.shape[1]).to(logits.dtype)
+    return F.softmax(logits, dim=1) - one_hot(y, logits)
+
+
+def one_hot(y: Tensor, like: Tensor) -> Tensor:
+    """The labels as rows of 0 and 1, with the shape and type of the logits."""
+    return F.one_hot(y, like.shape[1]).to(like.dtype)
 
 
 def linear(generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
@@ -233,6 +255,32 @@ def gelu(x: Tensor) -> Tensor:
 def ones_zeros(width: int) -> tuple[Tensor, Tensor]:
     """Initial weight and bias of a LayerNorm."""
     return empty(width).fill_(1.0), empty(width).fill_(0.0)
+
+
+def new_batch_norm(name: str, width: int) -> dict[str, Tensor]:
+    """Initial weights and running statistics of a BatchNorm."""
+    weight, bias = ones_zeros(width)
+    var, mean = ones_zeros(width)
+    return {
+        f"{name}.weight": weight,
+        f"{name}.bias": bias,
+        f"{name}.running_mean": mean,
+        f"{name}.running_var": var,
+    }
+
+
+def batch_norm(training: Training | None, params: Params, name: str, h: Tensor) -> Tensor:
+    """BatchNorm as in torch: by the running statistics in evaluation, by the batch's own in training.
+
+    The first pass of a training step writes the running statistics, in place.
+    """
+    weight, bias = params[f"{name}.weight"], params[f"{name}.bias"]
+    mean, var = params[f"{name}.running_mean"], params[f"{name}.running_var"]
+    if training is None:
+        return F.batch_norm(h, mean, var, weight, bias)
+    if training.is_first(name):
+        return F.batch_norm(h, mean, var, weight, bias, training=True)
+    return F.batch_norm(h, None, None, weight, bias, training=True)
 
 
 def empty(*shape: int) -> Tensor:

@@ -18,17 +18,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, gelu, linear, normal, ones_zeros
+from faudit.settings import number, setting, switch, whole
 
 
 @dataclass(frozen=True)
 class ResMLP(Net):
     """The residual MLP of the paper."""
 
-    depth: int = 4
-    width: int = 256
-    w2_std: float = 0.01
-    no_terminal_norm: bool = False
-    no_residual: bool = False
+    depth: int = setting(4, whole(1, 1024), "number of blocks, L")
+    width: int = setting(256, whole(1, 65_536), "features of a hidden state, d")
+    w2_std: float = setting(0.01, number(0.0), "standard deviation of each block's last layer at init")
+    no_terminal_norm: bool = setting(False, switch, "leave out the LayerNorm before the head")
+    no_residual: bool = setting(False, switch, "h_{l+1} = f_l(h_l), without the skip")
 
     @property
     def blocks(self) -> int:

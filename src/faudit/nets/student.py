@@ -18,16 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, linear, normal, ones_zeros
+from faudit.settings import number, setting, share, whole
 
 
 @dataclass(frozen=True)
 class StudentNet(Net):
     """The student of the teacher–student task."""
 
-    depth: int = 4
-    width: int = 256
-    w2_std: float = 0.01
-    alpha: float = 1.0
+    depth: int = setting(4, whole(1, 1024), "number of blocks, L")
+    width: int = setting(256, whole(1, 65_536), "features of a hidden state, d")
+    w2_std: float = setting(0.01, number(0.0), "standard deviation of each block's last layer at init")
+    alpha: float = setting(1.0, share, "α of the activation (1 − α) z + α tanh(z)")
 
     @property
     def blocks(self) -> int:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from faudit.errors import ConfigError
 from faudit.nets.net import Net, Params, gelu, linear, normal, ones_zeros
+from faudit.settings import one_of, setting, switch, whole
 
 TOKEN_STD = 0.02
 
@@ -30,13 +31,13 @@ TOKEN_STD = 0.02
 class ViT(Net):
     """A small vision transformer."""
 
-    depth: int = 4
-    width: int = 256
-    patch: int = 4
-    heads: int = 4
-    mlp_ratio: int = 2
-    credit_tokens: str = "all"
-    no_terminal_norm: bool = False
+    depth: int = setting(4, whole(1, 1024), "number of blocks, L")
+    width: int = setting(256, whole(1, 65_536), "features of a hidden state, d")
+    no_terminal_norm: bool = setting(False, switch, "leave out the LayerNorm before the head")
+    patch: int = setting(4, whole(1, 1024), "pixels along a side of a patch")
+    heads: int = setting(4, whole(1, 1024), "attention heads")
+    mlp_ratio: int = setting(2, whole(1, 64), "hidden width of a block's MLP, in widths")
+    credit_tokens: str = setting("all", one_of(("all", "cls")), "which tokens a signal teaches under a local rule")
 
     def __post_init__(self) -> None:
         _, height, breadth = self.sample_shape

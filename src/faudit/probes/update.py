@@ -50,8 +50,8 @@ class Update(Probe):
             }
             own = rule.step(reading.net, params, state, reading.x, reading.y, generator=generator).grads
             true = BP().step(reading.net, params, {}, reading.x, reading.y).grads
-        parts = list(dict.fromkeys(part(name) for name in true))
-        pairs = [compared(own, true, [name for name in true if part(name) == one]) for one in parts]
+        parts = [[name for name in true if part(name) == one] for one in reading.net.parts]
+        pairs = [compared(own, true, names) if names else (None, None) for names in parts]
         cosine, ratio = compared(own, true, list(true))
         return {
             "update_cosine": cosine,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from faudit.errors import ConfigError
-from faudit.registry import Registry, declared
+from faudit.registry import declared
+from faudit.settings import Configurable, Settings
 
 if TYPE_CHECKING:
     from faudit.rules.rule import Rule
@@ -37,8 +38,8 @@ class Card:
     fails: str  # the known failure
 
 
-class Rules(Registry["type[Rule]"]):
-    """The rules of a table, and the control of each rule."""
+class Rules(Configurable["type[Rule]"]):
+    """The rules of a table, and the control of each rule. A control has the settings of its rule."""
 
     def __init__(self, targets: Mapping[str, str]) -> None:
         super().__init__("rule", {**targets, **{FROZEN + name: target for name, target in targets.items()}})
@@ -47,6 +48,13 @@ class Rules(Registry["type[Rule]"]):
     def controls(self) -> tuple[str, ...]:
         """The names of the controls."""
         return tuple(name for name in self if name == control_name(name))
+
+    @property
+    def declaring(self) -> tuple[str, ...]:
+        return tuple(name for name in self if name not in self.controls)
+
+    def settings(self, name: str) -> Settings:
+        return super().settings(name.removeprefix(FROZEN))
 
     def __getitem__(self, name: str) -> type[Rule]:
         kind = super().__getitem__(name)

@@ -25,6 +25,7 @@ from torch import Tensor
 from faudit.nets.net import Net, linear
 from faudit.rules.local import LocalRule
 from faudit.rules.rule import Group, State
+from faudit.settings import number, setting, whole
 
 TIMES = 8  # the size of τ(t)
 
@@ -35,9 +36,9 @@ class AuxiliaryRule(LocalRule):
 
     learns_feedback: ClassVar[bool] = True
 
-    auxiliary_width: int = 256
-    auxiliary_depth: int = 3
-    auxiliary_lr: float = 1e-3
+    auxiliary_width: int = setting(256, whole(1, 65_536), "features of a hidden layer of the auxiliary net")
+    auxiliary_depth: int = setting(3, whole(1, 64), "hidden layers of the auxiliary net")
+    auxiliary_lr: float = setting(1e-3, number(0.0, above=True), "learning rate of the auxiliary net, under Adam")
 
     def trains_state(self, name: str) -> bool:
         return name.startswith("aux.")
@@ -47,7 +48,7 @@ class AuxiliaryRule(LocalRule):
 
     def groups(self, names: Collection[str]) -> list[Group]:
         own = tuple(name for name in names if self.trains_state(name))
-        return [Group(own, optimizer="adamw", lr=self.auxiliary_lr, weight_decay=0.0)]  # without decay AdamW is Adam
+        return [Group(own, optimizer="adam", lr=self.auxiliary_lr, weight_decay=0.0)]
 
     def new_auxiliary(
         self, generator: torch.Generator, widths: Iterable[int], *, inputs: int, outputs: int

@@ -16,6 +16,7 @@ from torch import Tensor
 from faudit.nets.net import Net, Params
 from faudit.rules import Card
 from faudit.rules.rule import Objective, Rule, State, Step, branch_penalty, descended
+from faudit.settings import number, setting
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class BP(Rule):
         fails="gradients vanish or explode in deep nets without normalisation or skips",
     )
 
-    penalty: float = 0.0
+    penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²")
 
     def step(
         self,

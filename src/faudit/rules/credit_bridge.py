@@ -26,6 +26,7 @@ from faudit.rules import Card
 from faudit.rules.auxiliary import TIMES, AuxiliaryRule, time_of
 from faudit.rules.dfa import DFA
 from faudit.rules.rule import State, Step
+from faudit.settings import number, setting, share, whole
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class CreditBridge(AuxiliaryRule):
         fails="without terminal matching the credit says nothing about the loss; compare with the rule placebo",
     )
 
-    temperature: float = 0.1
-    noise_samples: int = 8
-    noise_std: float = 0.1
-    terminal_weight: float = 1.0
-    ema: float = 0.995
-    warmup: int = 240
+    temperature: float = setting(0.1, number(0.0, above=True), "λ of the soft minimum")
+    noise_samples: int = setting(8, whole(1, 4096), "noisy states K in the soft minimum")
+    noise_std: float = setting(0.1, number(0.0), "standard deviation σ of their noise")
+    terminal_weight: float = setting(1.0, number(0.0), "weight of matching ∂V/∂h_L to the true gradient")
+    ema: float = setting(0.995, share, "share μ that the slow copy of the auxiliary net keeps at each update")
+    warmup: int = setting(240, whole(0, 1_000_000_000), "updates during which DFA teaches the main net")
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         feedback = DFA().init(net, sample, generator)

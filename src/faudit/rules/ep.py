@@ -29,6 +29,7 @@ from faudit.errors import Diverged
 from faudit.nets.net import Net, Params
 from faudit.rules import Card
 from faudit.rules.rule import Objective, Rule, State, Step, descended, inner
+from faudit.settings import number, one_of, setting, whole
 
 RISEN = 10  # a relaxation has diverged if its energy ends above this many times that of its start
 
@@ -91,10 +92,10 @@ class EP(Rule):
         "phase diverge",
     )
 
-    energy: str = "residual"
-    beta: float = 0.5
-    steps: int = 20
-    step_size: float = 0.1
+    energy: str = setting("residual", one_of(("residual", "layered")), "energy over the taps, or over every layer")
+    beta: float = setting(0.5, number(0.0, above=True), "strength β of the nudge towards a smaller loss")
+    steps: int = setting(20, whole(1, 100_000), "relaxation steps of the nudged phase")
+    step_size: float = setting(0.1, number(0.0, above=True), "step size dt of the relaxation")
 
     def step(
         self,

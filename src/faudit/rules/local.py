@@ -20,15 +20,16 @@ from torch import Tensor
 
 from faudit.nets.net import Net, Params, Trace, part
 from faudit.rules.rule import Objective, Rule, State, Step, branch_penalty, descended, inner
+from faudit.settings import number, setting
 
 
 @dataclass(frozen=True)
 class LocalRule(Rule):
     """Base class of block-local rules such as DFA and FA: local objective and clipping. A subclass adds ``credit``."""
 
-    penalty: float = 0.0
-    clip: float = 1.0
-    credit_eps: float = 1e-6
+    penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²")
+    clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block")
+    credit_eps: float = setting(1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε)")
 
     @final
     def objective(

@@ -20,6 +20,7 @@ from faudit.rules import Card
 from faudit.rules.auxiliary import TIMES, AuxiliaryRule, time_of
 from faudit.rules.dfa import DFA
 from faudit.rules.rule import State
+from faudit.settings import setting, share
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Placebo(AuxiliaryRule):
         fails="by design: most of its signal knows nothing of the loss",
     )
 
-    placebo_weight: float = 0.75
+    placebo_weight: float = setting(0.75, share, "share w of the auxiliary net in the credit; DFA has the rest")
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         widths = net.tap_widths(sample)[: net.signals]

@@ -18,14 +18,14 @@ from typing import Any
 import orjson
 
 from faudit import __version__
-from faudit.config import KEYS, SETTINGS, attribute, switch
+from faudit.config import all_keys, attribute, known
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import unknown
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run, Status, no_store
 from faudit.store.summary import overview
 
-FORMAT = 1  # version of the entries; others are read again
+FORMAT = 2  # version of the entries; others are read again
 FROM = 64  # runs; for fewer, the database saves no time
 FILES = ("config.json", "env.json", "rows.jsonl", "done.json", "failed.json")
 ROWS, ENDS = 2, slice(3, 5)  # the two files that end a run
@@ -166,8 +166,8 @@ def conditions(words: Sequence[str]) -> dict[str, list[Any]]:
             problems.append(f"--where {unknown('status', text, STATES)}")
         elif key == "status":
             wanted.setdefault(key, []).append(text)
-        elif key not in KEYS:
-            problems.append(f"--where {unknown('setting', key, [*KEYS, 'status'])}")
+        elif key not in all_keys():
+            problems.append(f"--where {unknown('setting', key, [*all_keys(), 'status'])}")
         else:
             try:
                 wanted.setdefault(key, []).append(value_of(key, text))
@@ -180,12 +180,14 @@ def conditions(words: Sequence[str]) -> dict[str, list[Any]]:
 
 def value_of(key: str, text: str) -> Any:
     """Parse the value of a setting, in the form that ``config`` has in an overview."""
-    parse = SETTINGS[attribute(key)]["parse"]
-    value = parse({"true": True, "false": False}.get(text, text) if parse is switch else text)
+    setting = known()[attribute(key)]
+    value = setting.parse(
+        {"true": True, "false": False}.get(text, text) if isinstance(setting.first.default, bool) else text
+    )
     return list(value) if isinstance(value, tuple) else value
 
 
 def matches(entry: Overview, wanted: Mapping[str, list[Any]]) -> bool:
-    """Whether a run matches the conditions."""
+    """Whether a run matches the conditions; a run does not match a setting that it does not read."""
     config = entry["config"]
-    return all((entry[key] if key == "status" else config[key]) in values for key, values in wanted.items())
+    return all((entry[key] if key == "status" else config.get(key)) in values for key, values in wanted.items())

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faudit.config import DEFAULTS, KEYS, attribute
+from faudit.config import attribute, known
 from faudit.errors import ConfigError, StoreError
 from faudit.probes import NESTED
 from faudit.store.files import replacing
@@ -40,7 +40,8 @@ class Column:
         """The column of a setting, of an entry, or of the run id and status."""
         if entry := ENTRIES.logged.get(name):
             return cls(KINDS[entry.kind], [0] * (0 if entry.shape == "scalar" else 2 if entry.shape in NESTED else 1))
-        default = DEFAULTS[attribute(name)] if name in KEYS else ""
+        setting = known().get(attribute(name))
+        default = setting.first.default if setting else ""
         return cls(int, [0]) if isinstance(default, tuple) else cls(type(default))
 
     def widen(self, value: Any, level: int = 0) -> None:

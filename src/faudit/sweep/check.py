@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from faudit.config import SETTINGS, RunConfig, needs_files
+from faudit.config import RunConfig, needs_files
 from faudit.data.batches import Batches
 from faudit.errors import ConfigError, DataError
 from faudit.experiment import build_net, refuse_unused, usable
@@ -80,8 +80,7 @@ def refuse_other_data(configs: Sequence[RunConfig], runs: Path, *, data_dir: Pat
 
 def shape(config: RunConfig) -> tuple[object, ...]:
     """The settings that decide whether a net and its batches fit a dataset."""
-    names = [name for name in SETTINGS if SETTINGS[name]["of"] == "net"]
-    return (config.net, config.batch_size, *(getattr(config, name) for name in names))
+    return (config.net, config.batch_size, *config.settings_of("net").values())
 
 
 def place(ids: list[str]) -> str:

@@ -87,7 +87,7 @@ def planned(config: RunConfig, store: Path, times: Times) -> Planned:
 
 def kinds(config: Overview) -> list[tuple[Any, ...]]:
     """The keys by which runs are compared, the closest first."""
-    shape = tuple(config[key(name)] for name in SHAPE)
+    shape = tuple(config.get(key(name)) for name in SHAPE)  # a net may have no depth or width
     return [(config["rule"], *shape), shape]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import Any
 
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, default, key, quoted
+from faudit.config import RunConfig, all_keys, attribute, key, known, quoted
 from faudit.registry import unknown
 
 FORM = re.compile(r"\+?(\.\d)?[efg]")  # the allowed number formats
@@ -32,8 +32,8 @@ def field_problems(field: str | None, form: str, *, how: str | None) -> Iterator
     """The problems of one pair of braces. ``field`` is None for the text after the last pair."""
     if field is None:
         return
-    if field not in KEYS:
-        yield unknown("setting", field, KEYS)
+    if field not in all_keys():
+        yield unknown("setting", field, all_keys())
     elif field == "seed":
         yield "expected no {seed}, since a name stands for the runs of all seeds"
     elif how or (form and not (is_number(field) and FORM.fullmatch(form))):
@@ -43,26 +43,27 @@ def field_problems(field: str | None, form: str, *, how: str | None) -> Iterator
 
 def is_number(setting: str) -> bool:
     """Whether the setting with this key is a number."""
-    value = default(attribute(setting))
+    value = known()[attribute(setting)].first.default
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def named(template: str, config: RunConfig) -> str:
-    """The name of a run's experiment."""
+    """The name of a run's experiment. A setting that the run does not read is a dash."""
     words = []
     for text, field, form, _ in Formatter().parse(template):
-        words += [text, "" if field is None else format(getattr(config, attribute(field)), form or "")]
+        value = None if field is None else config.settings.get(attribute(field))
+        words += [text, "" if field is None else "–" if value is None else format(value, form or "")]
     return "".join(words)
 
 
 def mixed(experiments: Mapping[str, list[RunConfig]]) -> Iterator[str]:
     """The problems of names that stand for more than one experiment."""
     for name, (first, *others) in experiments.items():
-        for setting in SETTINGS:
-            values = [getattr(config, setting) for config in others]
-            other = next((value for value in values if value != getattr(first, setting)), None)
+        for setting in first.settings | first.stray:
+            one, *values = ((config.settings | config.stray).get(setting) for config in (first, *others))
+            other = next((value for value in values if value != one), None)
             if setting != "seed" and other is not None:
-                both = f"{quoted(getattr(first, setting))} and {quoted(other)}"
+                both = f"{quoted(one)} and {quoted(other)}"
                 told = f"expected runs that differ in the seed alone, got {key(setting)} {both}"
                 yield f"name {name!r}: {told}. Add {{{key(setting)}}} to the name."
                 break

@@ -35,10 +35,11 @@ from pathlib import Path
 from typing import Any
 
 from faudit.audit.audit import control_of
-from faudit.config import KEYS, SETTINGS, RunConfig, attribute, epoch_list, listing, quoted, read_toml
+from faudit.config import RunConfig, all_keys, attribute, known, listing, quoted, read_toml
 from faudit.errors import ConfigError
 from faudit.registry import nearest, unknown
 from faudit.rules import RULES
+from faudit.settings import epoch_list
 from faudit.sweep import STUDIES
 from faudit.sweep.names import mixed, named, template_problems
 
@@ -82,7 +83,7 @@ class Draft:
     def value(self, key: str, value: Any, place: str) -> Any:
         """The parsed value of a setting; None, with a problem added, if it is not valid."""
         try:
-            return SETTINGS[attribute(key)]["parse"](value)
+            return known()[attribute(key)].parse(value)
         except ValueError as error:
             self.problems.append(f"{place}{key}: expected {error}, got {quoted(value)}")
             return None
@@ -105,11 +106,12 @@ class Draft:
 
     def known(self, keys: Mapping[str, Any], place: str, *, besides: Sequence[str] = ()) -> list[str]:
         """The keys that are settings. Adds a problem for each unknown key."""
-        valid = [*KEYS, *besides]
+        settings = all_keys()
+        valid = [*settings, *besides]
         for key in keys:
             if key not in valid:
                 self.problems.append(f"{place}{unknown('setting', key, valid)}")
-        return [key for key in keys if key in KEYS]
+        return [key for key in keys if key in settings]
 
     def settings(self, values: Mapping[str, Any], place: str, *, besides: Sequence[str]) -> Values:
         keys = self.known(values, place, besides=besides)
@@ -126,7 +128,7 @@ class Draft:
         if not isinstance(values, list) or not values:
             self.problems.append(f"{place} {key}: expected a list of at least one value, got {quoted(values)}")
             return []
-        if SETTINGS[attribute(key)]["parse"] is epoch_list and not all(isinstance(value, list) for value in values):
+        if known()[attribute(key)].first.parse is epoch_list and not all(isinstance(value, list) for value in values):
             self.problems.append(f"{place} {key}: expected a list of lists of epochs, got {quoted(values)}")
             return []
         parsed = [self.value(key, value, f"{place} ") for value in values]
@@ -138,7 +140,7 @@ class Draft:
     def part(self, settings: Values, values: Mapping[str, Any], place: str, *, name: str) -> Part:
         """Settings with their grid."""
         grid = self.grid(values["grid"], place) if "grid" in values else {}
-        for key in [key for key in KEYS if attribute(key) in grid and key in values]:
+        for key in [key for key in all_keys() if attribute(key) in grid and key in values]:
             self.problems.append(
                 f"{place} {key}: also set outside the grid, as {quoted(values[key])}. Remove one of them."
             )
@@ -156,7 +158,7 @@ class Draft:
             self.problems.append(f"{place} is empty: expected at least one setting, since it would exclude everything")
         matched = {}
         for key in self.known(values, f"{place} "):
-            several = isinstance(values[key], list) and SETTINGS[attribute(key)]["parse"] is not epoch_list
+            several = isinstance(values[key], list) and not isinstance(known()[attribute(key)].first.default, tuple)
             one_or_more = values[key] if several else [values[key]]
             matched[attribute(key)] = [self.value(key, value, f"{place} ") for value in one_or_more]
         return matched
@@ -259,4 +261,5 @@ def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
 
 
 def matches(config: RunConfig, exclude: Mapping[str, list[Any]]) -> bool:
-    return all(getattr(config, name) in values for name, values in exclude.items())
+    own = config.settings | config.stray
+    return all(name in own and own[name] in values for name, values in exclude.items())

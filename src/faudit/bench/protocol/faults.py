@@ -119,7 +119,7 @@ def taught_by(kind: type[Rule]) -> Plant:
     """A plant that replaces the rule of an experiment, and its feedback by that of the new rule."""
 
     def plant(experiment: Experiment) -> Experiment:
-        rule = kind(**experiment.config.settings_of("rule", {"penalty"}))
+        rule = kind(**{"penalty": experiment.config.penalty})
         state = rule.init(
             experiment.net,
             experiment.dataset.normalise(experiment.dataset.train_x[:2]),
