@@ -19,13 +19,15 @@ Scellier & Bengio, Frontiers in Computational Neuroscience 11, 2017.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from faudit.errors import Diverged
+from faudit.nets.mlp import MLP
 from faudit.nets.net import Net, Params
 from faudit.rules import Card
 from faudit.rules.rule import Objective, Rule, State, Step, descended, inner
@@ -34,46 +36,75 @@ from faudit.settings import number, one_of, setting, whole
 RISEN = 10  # a relaxation has diverged if its energy ends above this many times that of its start
 
 
-class Energy(Protocol):
+class Energy(ABC):
     """An energy over the states of a net, summed over a batch. ``h_0`` is the output of the embedding."""
 
-    def free(self, net: Net, params: Params, taps: list[Tensor]) -> list[Tensor]:
+    def __init__(self, net: Net) -> None:
+        self.net = net
+
+    @abstractmethod
+    def free(self, params: Params, taps: list[Tensor]) -> list[Tensor]:
         """The states of the forward pass that had these taps; the energy is zero there."""
-        ...
 
-    def energy(self, net: Net, params: Params, h_0: Tensor, states: list[Tensor]) -> Tensor:
+    @abstractmethod
+    def energy(self, params: Params, h_0: Tensor, states: list[Tensor]) -> Tensor:
         """E."""
-        ...
 
-    def logits(self, net: Net, params: Params, states: list[Tensor]) -> Tensor:
+    @abstractmethod
+    def logits(self, params: Params, states: list[Tensor]) -> Tensor:
         """What the loss reads."""
-        ...
 
-    def taps(self, net: Net, h_0: Tensor, states: list[Tensor]) -> list[Tensor]:
+    @abstractmethod
+    def taps(self, h_0: Tensor, states: list[Tensor]) -> list[Tensor]:
         """The taps h_0 … h_L at these states."""
-        ...
 
 
-class Residual:
+class Residual(Energy):
     """The states are the taps, and each is predicted from the one before it."""
 
-    def free(self, net: Net, params: Params, taps: list[Tensor]) -> list[Tensor]:
+    def free(self, params: Params, taps: list[Tensor]) -> list[Tensor]:
         return taps
 
-    def energy(self, net: Net, params: Params, h_0: Tensor, states: list[Tensor]) -> Tensor:
+    def energy(self, params: Params, h_0: Tensor, states: list[Tensor]) -> Tensor:
         total = square(states[0] - h_0)
-        for l in range(net.blocks):
-            total = total + square(states[l + 1] - net.join(states[l], net.branch(params, l, states[l])))
+        for l, h in enumerate(states[:-1]):
+            total = total + square(states[l + 1] - self.net.join(h, self.net.branch(params, l, h)))
         return 0.5 * total
 
-    def logits(self, net: Net, params: Params, states: list[Tensor]) -> Tensor:
-        return net.readout(params, states[-1])
+    def logits(self, params: Params, states: list[Tensor]) -> Tensor:
+        return self.net.readout(params, states[-1])
 
-    def taps(self, net: Net, h_0: Tensor, states: list[Tensor]) -> list[Tensor]:
+    def taps(self, h_0: Tensor, states: list[Tensor]) -> list[Tensor]:
         return states
 
 
-ENERGIES: dict[str, Energy] = {"residual": Residual()}
+class Layered(Energy):
+    """The states are the pre-activations of every layer and the logits; the input is fixed."""
+
+    net: MLP
+
+    def free(self, params: Params, taps: list[Tensor]) -> list[Tensor]:
+        return self._predicted(params, taps)
+
+    def energy(self, params: Params, h_0: Tensor, states: list[Tensor]) -> Tensor:
+        predicted = self._predicted(params, self.taps(h_0, states))
+        return torch.stack([square(s - p) for s, p in zip(states, predicted, strict=True)]).sum()
+
+    def logits(self, params: Params, states: list[Tensor]) -> Tensor:
+        return states[-1]
+
+    def taps(self, h_0: Tensor, states: list[Tensor]) -> list[Tensor]:
+        return [h_0, *(self.net.activated(l, s) for l, s in enumerate(states[:-1]))]
+
+    def _predicted(self, params: Params, taps: list[Tensor]) -> list[Tensor]:
+        """What each layer predicts for its state from the tap before it."""
+        return [
+            *(self.net.driven(params, l, h) for l, h in enumerate(taps[:-1])),
+            self.net.readout(params, taps[-1]),
+        ]
+
+
+ENERGIES: dict[str, type[Energy]] = {"residual": Residual, "layered": Layered}
 
 
 @dataclass(frozen=True)
@@ -96,6 +127,11 @@ class EP(Rule):
     beta: float = setting(0.5, number(0.0, above=True), "strength β of the nudge towards a smaller loss")
     steps: int = setting(20, whole(1, 100_000), "relaxation steps of the nudged phase")
     step_size: float = setting(0.1, number(0.0, above=True), "step size dt of the relaxation")
+
+    def refusal(self, net: Net) -> str | None:
+        if self.energy == "layered" and not isinstance(net, MLP):
+            return "the layered energy needs plain layers, those of the net mlp"
+        return None
 
     def step(
         self,
@@ -121,12 +157,12 @@ class EP(Rule):
     ) -> list[Tensor]:
         fixed = {name: value.detach() for name, value in params.items()}
         free = [h.detach() for h in taps]
-        moved = ENERGIES[self.energy].taps(net, free[0], self.nudged(net, fixed, free, y))
+        moved = ENERGIES[self.energy](net).taps(free[0], self.nudged(net, fixed, free, y))
         return [net.tap(free[l] - moved[l]) / self.beta for l in range(net.signals)]
 
     def nudged(self, net: Net, params: Params, taps: list[Tensor], y: Tensor) -> list[Tensor]:
         """The states after the nudged phase, from the taps of the forward pass; ``params`` need no gradient."""
-        states = ENERGIES[self.energy].free(net, params, taps)
+        states = ENERGIES[self.energy](net).free(params, taps)
         with torch.enable_grad():
             for _ in range(self.steps):
                 states = [s.detach().requires_grad_() for s in states]
@@ -136,9 +172,9 @@ class EP(Rule):
 
     def total(self, net: Net, params: Params, h_0: Tensor, states: list[Tensor], y: Tensor) -> Tensor:
         """E + β·Σ_i ℓ_i, over the batch."""
-        energy = ENERGIES[self.energy]
-        loss = net.loss(energy.logits(net, params, states), y, reduction="sum")
-        return energy.energy(net, params, h_0, states) + self.beta * loss
+        energy = ENERGIES[self.energy](net)
+        loss = net.loss(energy.logits(params, states), y, reduction="sum")
+        return energy.energy(params, h_0, states) + self.beta * loss
 
     def _must_settle(self, loss: Tensor, total: Tensor, nudged: list[Tensor]) -> None:
         """Raise Diverged if the energy rose beyond the rounding of the states."""
@@ -147,7 +183,9 @@ class EP(Rule):
         if not start < float("inf"):
             raise Diverged("free", f"the loss is {float(loss)}")
         if not end <= RISEN * (start + rounding):
-            raise Diverged("nudged", f"its energy rose from {start:.3g} to {end:.3g} in {self.steps} steps of {self.step_size:g}")
+            raise Diverged(
+                "nudged", f"its energy rose from {start:.3g} to {end:.3g} in {self.steps} steps of {self.step_size:g}"
+            )
 
 
 def square(a: Tensor) -> Tensor:

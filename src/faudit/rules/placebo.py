@@ -1,6 +1,6 @@
 """Placebo: DFA mixed with an auxiliary net that trains on noise and knows nothing of the loss.
 
-A(h_l, t_l) is a scalar, trained by the mean of (A(h_l, t_l) − z)² with fresh z ~ N(0, 1) for every sample, tap and step.
+A(h_l, t_l) is a scalar, trained by the mean of (A(h_l, t_l) − z)², with fresh z ~ N(0, 1) for every sample and step.
 It reads neither error nor labels. Credit: a_l = (1 − w) B_l e + w ∂A/∂h_l, with DFA's B_l and w = ``placebo_weight``.
 This is the control of rules with an auxiliary net: a gain over DFA that the placebo has too is no proof of credit.
 Stores DFA's matrices ("B.<l>") and the auxiliary net (``rules/auxiliary.py``). Costs DFA's passes and three passes of
