@@ -89,11 +89,17 @@ class MLP(Net):
         return x.flatten(1)
 
     def branch(self, params: Params, block: int, h: Tensor) -> Tensor:
+        return self.activated(block, self.driven(params, block, h))
+
+    def driven(self, params: Params, block: int, h: Tensor) -> Tensor:
+        """The pre-activations of a hidden layer, norm(W_l h + b_l)."""
         name = f"blocks.{block}"
         z = F.linear(h, params[f"{name}.weight"], params.get(f"{name}.bias"))
-        if self.batch_norm:
-            z = batch_norm(self.training, params, f"{name}.norm", z)
-        return self.dropped(ACTIVATIONS[self.activation](z), name, rate=self.dropout)
+        return batch_norm(self.training, params, f"{name}.norm", z) if self.batch_norm else z
+
+    def activated(self, block: int, z: Tensor) -> Tensor:
+        """The output of a hidden layer from its pre-activations."""
+        return self.dropped(ACTIVATIONS[self.activation](z), f"blocks.{block}", rate=self.dropout)
 
     def join(self, h: Tensor, f: Tensor) -> Tensor:
         return f

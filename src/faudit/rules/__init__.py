@@ -101,5 +101,9 @@ RULES = Rules(
         "local-loss": "faudit.rules.local_loss:LocalLoss",
         "pepita": "faudit.rules.pepita:Pepita",
         "forward-forward": "faudit.rules.forward_forward:ForwardForward",
+        "ep": "faudit.rules.ep:EP",
+        "state-bridge": "faudit.rules.state_bridge:StateBridge",
+        "credit-bridge": "faudit.rules.credit_bridge:CreditBridge",
+        "placebo": "faudit.rules.placebo:Placebo",
     }
 )

@@ -57,8 +57,7 @@ class WeightRule(Rule):
             return {f"B.{name}": weights[name] * self.feedback_scale for name in replaceable(net)}
         draw = DRAWS[self.feedback_init]
         return {
-            f"B.{name}": draw(empty(*shape), self.feedback_scale, generator)
-            for name, shape in replaceable(net).items()
+            f"B.{name}": draw(empty(*shape), self.feedback_scale, generator) for name, shape in replaceable(net).items()
         }
 
     def feedback(self, params: Params, state: State) -> dict[str, Tensor]:

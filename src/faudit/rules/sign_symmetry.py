@@ -55,9 +55,7 @@ class SignSymmetry(WeightRule):
         return self.magnitudes(net, generator) if self.variant == "brsf" else {}
 
     def feedback(self, params: Params, state: State) -> dict[str, Tensor]:
-        return {
-            name: params[name].detach().sign() * value for name, value in super().feedback(params, state).items()
-        }
+        return {name: params[name].detach().sign() * value for name, value in super().feedback(params, state).items()}
 
     def fresh(self, net: Net, state: State, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """New magnitudes with random signs, because feedback with the signs of W knows the weights."""
