@@ -9,16 +9,26 @@ import pytest
 
 from faudit.bench.protocol.confusion import document, page
 from faudit.bench.protocol.networks import cases_of, held
-from faudit.figures import FIGURES
 from faudit.figures.table import Table
+from faudit.papers import PAPERS
 from faudit.papers.claim import judged
 from faudit.papers.faeval import PAPER
+from faudit.papers.reproduce import figures_of
 from faudit.store.rows import growth
 from faudit.store.run import Run, runs_in
 from tests.support.paths import ROOT
 
-DIGITS, FAEVAL = (runs_in(ROOT / "evidence" / name) for name in ("digits", "faeval/runs"))
-TABLE = Table(PAPER.plan(), ROOT / "evidence" / "faeval" / "runs")
+EVIDENCE = ROOT / "evidence"
+DIGITS = runs_in(EVIDENCE / "digits")
+# Every paper with committed results → their folder.
+COMMITTED = {
+    name: folder
+    for name in PAPERS
+    for folder in (EVIDENCE / name, EVIDENCE / "papers" / name)
+    if (folder / "claims.json").exists()
+}
+OF_PAPERS = [run for folder in COMMITTED.values() for run in runs_in(folder / "runs")]
+TABLE = Table(PAPER.plan(), EVIDENCE / "faeval" / "runs")
 
 
 def of(runs: list[Run], rule: str) -> list[Run]:
@@ -31,7 +41,7 @@ def largest_growth(run: Run) -> float:
     return max(growth(row["hidden_norms"]) or 0.0 for row in run.rows())
 
 
-@pytest.mark.parametrize("run", [*DIGITS, *FAEVAL], ids=lambda run: run.name)
+@pytest.mark.parametrize("run", [*DIGITS, *OF_PAPERS], ids=lambda run: run.name)
 def test_every_log_is_whole(run: Run) -> None:
     config, rows = run.config(), run.rows()
     assert run.status == "done" and run.name == config.run_id
@@ -82,24 +92,31 @@ def same(one: object, other: object) -> bool:
     return one == other
 
 
-def test_the_committed_claims_are_what_the_logs_give() -> None:
-    committed = json.loads((ROOT / "evidence" / "faeval" / "claims.json").read_text())["claims"]
-    for then, now in zip(committed, judged(PAPER.claims, TABLE), strict=True):
+@pytest.mark.parametrize("name", COMMITTED)
+def test_the_committed_claims_are_what_the_logs_give(name: str) -> None:
+    paper, folder = PAPERS[name], COMMITTED[name]
+    committed = json.loads((folder / "claims.json").read_text())["claims"]
+    for then, now in zip(committed, judged(paper.claims, Table(paper.plan(), folder / "runs")), strict=True):
         for entry in (then, now):
             entry.pop("commands")  # they name the folder they were called with
         assert same(then, now)
+
+
+def test_of_the_claims_of_faeval_at_least_fifteen_are_reproduced() -> None:
+    committed = json.loads((COMMITTED["faeval"] / "claims.json").read_text())["claims"]
     assert [entry["verdict"] for entry in committed].count("reproduced") >= 15
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", COMMITTED)
 def test_the_committed_figures_show_what_the_logs_give(name: str) -> None:
-    path = ROOT / "evidence" / "faeval" / f"{name}.json"
-    committed = json.loads(path.read_text())
-    now = FIGURES[name]().numbers(Table(PAPER.plan(), ROOT / "evidence" / "faeval" / "runs", partial=True))
-    assert same({key: committed[key] for key in now}, now)
+    paper, folder = PAPERS[name], COMMITTED[name]
+    table = Table(paper.plan(), folder / "runs", partial=True)
+    for stem, (_, figure) in figures_of(name, paper).items():
+        committed, now = json.loads((folder / f"{stem}.json").read_text()), figure.numbers(table.again())
+        assert same({key: committed[key] for key in now}, now), stem
 
 
-PROTOCOL = ROOT / "evidence" / "protocol"
+PROTOCOL = EVIDENCE / "protocol"
 
 
 def test_the_protocols_table_is_what_its_rows_give_and_what_was_asked_of_it() -> None:

@@ -28,6 +28,7 @@ TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus
 REASONS = "test_every_probe_is_measured_or_the_reason_is_known"
 ROWS = "tests/store/test_rows.py"
 AS_WIDE = "test_the_null_without_fresh_feedback_is_as_wide_as_with_it"
+KINDS = "tests/papers/test_kinds.py"
 EXPORT, FIGURES = "tests/papers/faeval/test_export.py", "tests/figures/test_figures.py"
 MEAN_LOSS = "test_an_entry_has_the_papers_words_and_the_gradients_of_the_mean_loss"
 DEEP = "test_deep_means_every_block_but_the_first_and_undefined_stays_undefined"
@@ -188,8 +189,15 @@ DEFECTS = [
            'last(at("grad_norms", tap), 1 / BUFFER)', 'last(at("grad_norms", tap))',
            "tests/papers/faeval/test_claims.py"),
     Defect("a claim with a part that was not run called reproduced", "papers/claim.py",
-           'VERDICTS = ("deviates", "not run", "reproduced")', 'VERDICTS = ("reproduced", "deviates", "not run")',
+           'VERDICTS = ("deviates", "not run",', 'VERDICTS = ("reproduced", "deviates", "not run",',
            "tests/papers/faeval/test_claims.py"),
+    Defect("a claim with fewer seeds than it asks called reproduced", "papers/claim.py",
+           ">= asks.seeds for series", ">= 1 for series", KINDS),
+    Defect("a claim with fewer epochs than it asks called reproduced", "papers/claim.py",
+           "one.config.epochs >= asks.epochs", "one.config.epochs >= 0", KINDS),
+    Defect("a tie taken for an order", "papers/claim.py", '"<": operator.lt', '"<": operator.le', KINDS),
+    Defect("a difference without its baseline", "papers/claim.py", "number - baseline[seed]", "number", KINDS),
+    Defect("a buffer taken for the test set", "papers/claim.py", "buffer == samples else", "samples else", KINDS),
     Defect("block 0 counted among the deep ones", "figures/figure.py",
            "values = row.numbers(entry)[1:]", "values = row.numbers(entry)", f"{FIGURES}::{DEEP}"),
     Defect("epochs may come twice", "store/rows.py", "map(operator.ge, epochs", "map(operator.gt, epochs", ROWS),

@@ -27,8 +27,9 @@ CASES = {
     "fa": RunConfig(rule="fa", epochs=40, width=24, depth=3, batch_size=64, optimizer="sgd", momentum=0.9, log_every=3),
     "bp": RunConfig(rule="bp", epochs=40, width=24, depth=3, batch_size=64, random_targets=True, dtype="float64"),
     "mlp": RunConfig(net="mlp", rule="dfa", epochs=40, sizes=(24, 20), dropout=0.2, batch_norm=True, batch_size=64),
+    "dkp": RunConfig(rule="dkp", epochs=40, width=24, depth=3, batch_size=64),  # feedback that an optimizer trains
 }
-KILLS = 9  # of each: 36 in all
+KILLS = 9  # of each
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Every rule's step against derivatives written out by hand in numpy, float64, on every ResMLP variant."""
+"""The step of BP and the block-local rules against derivatives by hand in numpy, float64, on every ResMLP variant."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import torch
 from faudit.rules import RULES
 from faudit.rules.local import LocalRule
 from tests.support.nets import RESMLPS, Setup
-from tests.support.rules_by_hand import expected
+from tests.support.rules_by_hand import KNOWN, expected
 
 SETTINGS = [{}, {"penalty": 0.3}]
 
 
+@pytest.mark.parametrize("rule_name", KNOWN)
 @pytest.mark.parametrize("net", RESMLPS)
 @pytest.mark.parametrize("settings", SETTINGS, ids=["plain", "penalty"])
 def test_step_equals_the_derivative_by_hand(rule_name: str, net: str, settings: dict[str, float]) -> None:

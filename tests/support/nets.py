@@ -21,7 +21,7 @@ from faudit.nets.vit import ViT
 from faudit.probes.probe import Reading
 from faudit.rng import generators
 from faudit.rules import RULES
-from faudit.rules.rule import Rule
+from faudit.rules.rule import Rule, Step
 
 CLASSES = 5
 
@@ -36,6 +36,7 @@ TINY_NETS: dict[str, Callable[[], Net]] = {
     "student-half-linear": lambda: StudentNet((1, 4, 4), CLASSES, depth=3, width=6, alpha=0.5),
     "cnn": lambda: SmallCNN((1, 4, 4), CLASSES),
     "mlp": lambda: MLP((1, 4, 4), CLASSES, sizes=(7, 6, 6)),
+    "mlp-relu": lambda: MLP((1, 4, 4), CLASSES, sizes=(7, 6, 6), activation="relu"),
     "mlp-one": lambda: MLP((1, 4, 4), CLASSES, sizes=(6,), activation="sigmoid", criterion="bce", weight_init="normal"),
     "mlp-norm": lambda: MLP(
         (1, 4, 4), CLASSES, sizes=(9, 8), activation="relu", criterion="mse", dropout=0.2, batch_norm=True, no_bias=True
@@ -73,11 +74,18 @@ class Setup(TinyNet):
         self.rule: Rule = RULES[rule](**settings)
         if reason := self.rule.refusal(self.net):
             pytest.skip(reason)
-        feedback = self.rule.init(self.net, self.x, self.generators["feedback"])
-        self.state = {name: value.double() for name, value in feedback.items()}
+        drawn = self.rule.init(self.net, self.x, self.generators["feedback"])
+        self.state = {
+            name: value.double().requires_grad_(self.rule.trains_state(name)) for name, value in drawn.items()
+        }
+
+    def step(self) -> Step:
+        """One step of the rule; what it draws is the same every time."""
+        generator = torch.Generator().manual_seed(2)
+        return self.rule.step(self.net, self.params, self.state, self.x, self.y, generator=generator)
 
     def grads(self) -> dict[str, Tensor]:
-        return self.rule.step(self.net, self.params, self.state, self.x, self.y).grads
+        return self.step().grads
 
     def credit(self) -> list[Tensor]:
         trace = self.net.trace(self.params, self.x)

@@ -30,7 +30,7 @@ from faudit.nets.net import Net, Params, batch_norm, empty, linear, new_batch_no
 from faudit.settings import number, one_of, setting, sizes, switch
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh, "relu": F.relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
+    "tanh": torch.tanh, "relu": F.relu, "leaky-relu": F.leaky_relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
 }  # fmt: skip
 
 
@@ -39,7 +39,11 @@ class MLP(Net):
     """A multilayer perceptron without skips."""
 
     sizes: tuple[int, ...] = setting((256, 256), sizes, "units of each hidden layer, from the input on")
-    activation: str = setting("tanh", one_of(("tanh", "relu", "sigmoid", "linear")), "φ: tanh, relu, sigmoid or linear")
+    activation: str = setting(
+        "tanh",
+        one_of(("tanh", "relu", "leaky-relu", "sigmoid", "linear")),
+        "φ: tanh, relu, leaky-relu, sigmoid or linear",
+    )
     criterion: str = setting(
         "ce", one_of(("ce", "bce", "mse")), "loss: ce, bce (one sigmoid for each class) or mse (½ squared error)"
     )
@@ -85,11 +89,17 @@ class MLP(Net):
         return x.flatten(1)
 
     def branch(self, params: Params, block: int, h: Tensor) -> Tensor:
+        return self.activated(block, self.driven(params, block, h))
+
+    def driven(self, params: Params, block: int, h: Tensor) -> Tensor:
+        """The pre-activations of a hidden layer, norm(W_l h + b_l)."""
         name = f"blocks.{block}"
         z = F.linear(h, params[f"{name}.weight"], params.get(f"{name}.bias"))
-        if self.batch_norm:
-            z = batch_norm(self.training, params, f"{name}.norm", z)
-        return self.dropped(ACTIVATIONS[self.activation](z), name, rate=self.dropout)
+        return batch_norm(self.training, params, f"{name}.norm", z) if self.batch_norm else z
+
+    def activated(self, block: int, z: Tensor) -> Tensor:
+        """The output of a hidden layer from its pre-activations."""
+        return self.dropped(ACTIVATIONS[self.activation](z), f"blocks.{block}", rate=self.dropout)
 
     def join(self, h: Tensor, f: Tensor) -> Tensor:
         return f
