@@ -23,7 +23,8 @@ OPTIMIZERS = ["sgd", "adamw"]
 def trained(epochs: int, **settings: object) -> tuple[Experiment, dict[str, Tensor], dict[str, Tensor]]:
     """A run of some epochs, and W − B before and after it."""
     config = RunConfig(
-        **{"rule": "kolen-pollack", "depth": 2, "width": 5, "batch_size": 16, "epochs": 5, "dtype": "float64"} | settings  # type: ignore[arg-type]
+        **{"rule": "kolen-pollack", "depth": 2, "width": 5, "batch_size": 16, "epochs": 5, "dtype": "float64"}
+        | settings  # type: ignore[arg-type]
     )
     experiment = prepare(config, tiny_dataset())
     before = differences(experiment)
@@ -45,7 +46,9 @@ def test_the_gradient_of_the_feedback_is_that_of_its_weight(net_name: str) -> No
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_without_decay_the_difference_of_weight_and_feedback_is_constant(optimizer: str) -> None:
-    experiment, before, after = trained(3, optimizer=optimizer, weight_decay=0.0, lr=0.5 if optimizer == "sgd" else 0.05)
+    experiment, before, after = trained(
+        3, optimizer=optimizer, weight_decay=0.0, lr=0.5 if optimizer == "sgd" else 0.05
+    )
     for name, difference in before.items():
         torch.testing.assert_close(after[name], difference, rtol=0.0, atol=1e-13)
         start, now = experiment.initial[name[2:]], experiment.state.params[name[2:]]

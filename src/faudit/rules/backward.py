@@ -26,8 +26,8 @@ from faudit.errors import ConfigError
 from faudit.nets.net import Net, Params, empty, is_buffer
 from faudit.rules.bp import tap_gradients
 from faudit.rules.rule import Objective, Rule, State, Step, descended
+from faudit.settings import number, one_of, setting
 
-INITS = ("layer", "uniform", "normal", "xavier-uniform", "xavier-normal")
 # Uses of a matrix that send an error back through its transpose, by the name that torch gives them.
 PRODUCTS = ("matmul", "__matmul__", "__rmatmul__", "mm", "addmm", "bmm", "baddbmm", "einsum", "tensordot", "bilinear",
             "conv1d", "conv3d", "conv_transpose2d", "multi_head_attention_forward", "t", "transpose", "permute")  # fmt: skip
@@ -38,8 +38,12 @@ TRANSPOSES = (Tensor.T.__get__, Tensor.mT.__get__)  # type: ignore[attr-defined]
 class WeightRule(Rule):
     """Base class of weight-level rules. A subclass may change the feedback of a step, train it or update it."""
 
-    feedback_init: str = "layer"
-    feedback_scale: float = 1.0
+    feedback_init: str = setting(
+        "layer",
+        one_of(("layer", "uniform", "normal", "xavier-uniform", "xavier-normal")),
+        "initial feedback: drawn like the layer's own weight, U(±1), N(0, 1), U(±√(6/n)) or N(0, 2/n), n = inputs + outputs",
+    )
+    feedback_scale: float = setting(1.0, number(0.0, above=True), "factor of the initial feedback")
 
     def refusal(self, net: Net) -> str | None:
         try:
@@ -57,8 +61,7 @@ class WeightRule(Rule):
             return {f"B.{name}": weights[name] * self.feedback_scale for name in replaceable(net)}
         draw = DRAWS[self.feedback_init]
         return {
-            f"B.{name}": draw(empty(*shape), self.feedback_scale, generator)
-            for name, shape in replaceable(net).items()
+            f"B.{name}": draw(empty(*shape), self.feedback_scale, generator) for name, shape in replaceable(net).items()
         }
 
     def feedback(self, params: Params, state: State) -> dict[str, Tensor]:
