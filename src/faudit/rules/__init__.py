@@ -94,5 +94,16 @@ RULES = Rules(
         "sign-symmetry": "faudit.rules.sign_symmetry:SignSymmetry",
         "kolen-pollack": "faudit.rules.kolen_pollack:KolenPollack",
         "weight-mirror": "faudit.rules.weight_mirror:WeightMirror",
+        "dfa-layers": "faudit.rules.dfa_layers:DFALayers",
+        "sdfa": "faudit.rules.sdfa:SDFA",
+        "drtp": "faudit.rules.drtp:DRTP",
+        "dkp": "faudit.rules.dkp:DKP",
+        "local-loss": "faudit.rules.local_loss:LocalLoss",
+        "pepita": "faudit.rules.pepita:Pepita",
+        "forward-forward": "faudit.rules.forward_forward:ForwardForward",
+        "ep": "faudit.rules.ep:EP",
+        "state-bridge": "faudit.rules.state_bridge:StateBridge",
+        "credit-bridge": "faudit.rules.credit_bridge:CreditBridge",
+        "placebo": "faudit.rules.placebo:Placebo",
     }
 )
