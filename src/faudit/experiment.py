@@ -47,8 +47,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     if smallest < net.least_batch:
         raise ConfigError(
             f"batch-size: expected at least {net.least_batch} samples in every batch for the BatchNorm of net "
-            f"{config.net}, got {smallest} in the last batch of {len(dataset.train_x)} samples. "
-            "Take another --batch-size."
+            f"{config.net}, got {smallest} in the last batch. Take another --batch-size."
         )
     params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])

@@ -20,7 +20,7 @@ import torch
 from faudit.config import RunConfig, needs_files
 from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
-from faudit.errors import DataError, StoreError
+from faudit.errors import DataError, Diverged, StoreError
 from faudit.experiment import Experiment, prepare, refuse_unused, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading, measured
@@ -73,7 +73,13 @@ def writes(
             warnings.warn(f"{run.name} is resumed in another environment: {remark}", stacklevel=2)
         started = time.perf_counter()
         for epoch in range(resume(run, experiment) + 1, config.epochs + 1):
-            train_loss = one_epoch(experiment, epoch) if epoch else None
+            try:
+                train_loss = one_epoch(experiment, epoch) if epoch else None
+            except Diverged as error:
+                reason = f"diverged: {error}, in epoch {epoch}"
+                run.fail({"reason": reason, "epoch": epoch, "entry": None, "tap": None, "phase": error.phase})
+                yield None
+                return
             diverged = train_loss is not None and not math.isfinite(train_loss)
             if is_logged(config, epoch) or diverged:
                 row = measure(experiment, epoch, train_loss=train_loss, seconds=time.perf_counter() - started)

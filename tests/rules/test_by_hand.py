@@ -1,4 +1,4 @@
-"""BP and the block-local rules against derivatives written out by hand in numpy, float64, on every ResMLP variant."""
+"""The step of BP and the block-local rules against derivatives by hand in numpy, float64, on every ResMLP variant."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ A block-local rule gives each block l a credit a_l and teaches it with
 with h_l cut from the graph. So autograd is exact inside a block, and no gradient flows between blocks. ã_0 teaches the
 embedding, the true loss teaches the readout. All parts use the same weights, so their sum is one objective and one
 ``autograd.grad`` gives the gradient of every part. The numbers equal those of one optimizer and one pass per part.
+A rule that trains state of its own, such as an auxiliary net, adds the loss of that state to the same objective.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, part
+from faudit.nets.net import Net, Params, Trace, part
 from faudit.rules.rule import Objective, Rule, State, Step, branch_penalty, descended, inner
 from faudit.settings import number, setting
 
@@ -31,8 +32,10 @@ class LocalRule(Rule):
     credit_eps: float = setting(1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε)")
 
     @final
-    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
-        """Σ_l ⟨f_l, ã_l⟩ + ⟨h_0, ã_0⟩ + loss of the readout + penalty, over a graph cut at every tap."""
+    def objective(
+        self, net: Net, params: Params, state: State, x: Tensor, y: Tensor, *, generator: torch.Generator | None = None
+    ) -> Objective:
+        """Σ_l ⟨f_l, ã_l⟩ + ⟨h_0, ã_0⟩ + loss of the readout + penalty + own loss, over a graph cut at every tap."""
         trace = net.trace_cut(params, x)
         loss = net.loss(trace.logits, y)
         credits = self.credit(net, params, state, trace.taps, trace.logits.detach(), y)
@@ -40,7 +43,22 @@ class LocalRule(Rule):
         value = loss + inner(trace.embedded, net.spread(signals[0], trace.embedded))
         for l, branch in enumerate(trace.branches):
             value = value + inner(branch, net.spread(signals[net.taught_at(l)], branch))
-        return Objective(value + branch_penalty(trace, self.penalty), loss, trace.logits)
+        value = value + branch_penalty(trace, self.penalty)
+        own = self.own_loss(net, params, state, trace, y, generator=generator)
+        return Objective(value + own, loss, trace.logits)
+
+    def own_loss(
+        self,
+        net: Net,
+        params: Params,
+        state: State,
+        trace: Trace,
+        y: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor | float:
+        """The loss of the state that the rule trains. Only that state may be in its graph; the logits are cut off."""
+        return 0.0
 
     def step(
         self,
@@ -52,7 +70,7 @@ class LocalRule(Rule):
         *,
         generator: torch.Generator | None = None,
     ) -> Step:
-        step = descended(self, self.objective(net, params, state, x, y), params)
+        step = descended(self, self.objective(net, params, state, x, y, generator=generator), params, state)
         return replace(step, grads=clip_blocks(step.grads, self.clip))
 
 

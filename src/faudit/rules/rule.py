@@ -140,9 +140,10 @@ class Objective:
     logits: Tensor
 
 
-def descended(rule: Rule, objective: Objective, params: Params) -> Step:
-    """The step of a rule whose update is the gradient of one objective."""
+def descended(rule: Rule, objective: Objective, params: Params, state: State | None = None) -> Step:
+    """The step of a rule whose update is the gradient of one objective; of a given state what the rule trains."""
     trained = {name: value for name, value in params.items() if rule.trains(name)}
+    trained |= {name: value for name, value in (state or {}).items() if rule.trains_state(name)}
     grads = torch.autograd.grad(objective.value, list(trained.values()))
     return Step(objective.loss.detach(), objective.logits.detach(), dict(zip(trained, grads, strict=True)))
 
