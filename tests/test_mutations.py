@@ -26,6 +26,7 @@ IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
 REASONS = "test_every_probe_is_measured_or_the_reason_is_known"
 ROWS = "tests/store/test_rows.py"
+LAYERS = "tests/rules/test_dfa_layers.py"
 AS_WIDE = "test_the_null_without_fresh_feedback_is_as_wide_as_with_it"
 KINDS = "tests/papers/test_kinds.py"
 EXPORT, FIGURES = "tests/papers/faeval/test_export.py", "tests/figures/test_figures.py"
@@ -352,6 +353,24 @@ DEFECTS = [
     Defect("the phases of the start at every step", "rules/weight_mirror.py",
            "MIRRORED in state and not bool(state[MIRRORED])", "MIRRORED in state",
            f"{MIRROR}::test_the_phases_at_the_start_happen_once[5]"),
+    Defect("a layer inside a block not cut from the one before", "rules/direct.py",
+           "with_input(func, layer[0].detach(), args, kwargs)", "with_input(func, layer[0], args, kwargs)", LAYERS),
+    Defect("direct feedback without the mean over the batch", "rules/direct.py",
+           "self.target(net, trace.logits.detach(), y) / len(x)", "self.target(net, trace.logits.detach(), y)", LAYERS),
+    Defect("a signal inside a block that never enters", "rules/direct.py",
+           "if name in signals:", 'if name in signals and not name.endswith("weight"):', LAYERS),
+    Defect("the rows of shared feedback in the order of the positions", "rules/direct.py",
+           "feedback.repeat_interleave(shape[1] * shape[2], dim=0)", "feedback.repeat(shape[1] * shape[2], 1)", LAYERS),
+    Defect("tiled feedback as if the map had no border", "rules/direct.py",
+           "padding=KERNEL // 2)", "padding=KERNEL // 2) * 0 + feedback.sum((2, 3)).view(1, -1, 1, 1)", LAYERS),
+    Defect("the size of the error in sDFA", "rules/sdfa.py",
+           "net.output_error(logits, y).sign()", "net.output_error(logits, y)", "tests/rules/test_sdfa.py"),
+    Defect("an error in DRTP", "rules/drtp.py",
+           "return one_hot(y, logits)", "return -net.output_error(logits, y)", "tests/rules/test_drtp.py"),
+    Defect("learned feedback that never learns", "rules/dkp.py",
+           'owner == "0" or (', 'owner == "none" and (', "tests/rules/test_dkp.py"),
+    Defect("a control whose blocks' feedback learns", "rules/dkp.py",
+           "self.trains_blocks if owner.isdigit()", "True if owner.isdigit()", "tests/rules/test_dkp.py"),
 ]  # fmt: skip
 
 
