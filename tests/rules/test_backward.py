@@ -16,7 +16,7 @@ from faudit.experiment import prepare
 from faudit.nets.net import Params
 from faudit.nets.resmlp import ResMLP
 from faudit.rules import FROZEN, RULES
-from faudit.rules.backward import INITS, WeightRule, carrying, replaceable
+from faudit.rules.backward import DRAWS, WeightRule, carrying, replaceable
 from faudit.rules.fa_weights import FAWeights
 from tests.support.nets import RESMLPS, TINY_NETS, Setup, tiny_dataset
 from tests.support.oracle import Array
@@ -115,7 +115,7 @@ def test_a_convolution_sends_its_error_back_through_its_feedback_by_explicit_loo
 def test_fixed_feedback_is_drawn_like_the_layer_itself_unless_told_otherwise() -> None:
     net = ResMLP((1, 8, 8), 10, depth=2, width=300, w2_std=0.03)
     fans = {"B.blocks.0.w1.weight": (300, 300), "B.blocks.1.w2.weight": (300, 300), "B.readout.head.weight": (300, 10)}
-    for how in INITS:
+    for how in ("layer", *DRAWS):
         drawn = FAWeights(feedback_init=how, feedback_scale=0.5).init(
             net, torch.zeros(1, 1, 8, 8), torch.Generator().manual_seed(1)
         )
@@ -148,7 +148,7 @@ class Scaled(ResMLP):
     """Somebody's own net, which also uses the value of a weight that it has in a linear layer."""
 
     def readout(self, params: Params, h: Tensor) -> Tensor:
-        return super().readout(params, h) / params["readout.head.weight"].norm()
+        return super().readout(params, h) * params["readout.head.weight"].sum()
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Padded(ResMLP):
     ("net", "reason"),
     [
         (Bare, "it uses a weight in '__get__'"),
-        (Scaled, "it uses a weight in 'norm'"),
+        (Scaled, "it uses a weight in 'sum'"),
         (Shallow, "it has no weight above another one, so no error is sent back"),
         (Padded, "it uses a weight in '__getitem__'"),
     ],

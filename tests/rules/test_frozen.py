@@ -147,6 +147,8 @@ def test_it_stores_what_its_rule_stores(name: str, net_name: str) -> None:
 def test_the_penalty_reaches_the_embedding_through_blocks_that_bp_passes_and_through_no_cut(net_name: str) -> None:
     for rule, reaches in (("frozen-bp", True), ("frozen-dfa", False), ("frozen-fa", False)):
         plain, penalised = (Setup(rule, net_name, penalty=penalty).grads() for penalty in (0.0, 0.1))
+        if "embed.weight" not in plain:
+            pytest.skip("its embedding has no weights")
         assert torch.equal(plain["embed.weight"], penalised["embed.weight"]) is not reaches, rule
 
 

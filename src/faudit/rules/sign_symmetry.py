@@ -20,8 +20,7 @@ from faudit.nets.net import Net, Params
 from faudit.rules import Card
 from faudit.rules.backward import WeightRule
 from faudit.rules.rule import State, Step
-
-VARIANTS = ("usf", "frsf", "brsf")
+from faudit.settings import one_of, setting
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,9 @@ class SignSymmetry(WeightRule):
         fails="it transports the signs of the weights, so it solves only half of the problem",
     )
 
-    variant: str = "frsf"
+    variant: str = setting(
+        "frsf", one_of(("usf", "frsf", "brsf")), "magnitudes of the feedback: constant, fixed, or drawn at every step"
+    )
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         return self.magnitudes(net, generator)

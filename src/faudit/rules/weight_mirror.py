@@ -22,8 +22,8 @@ from faudit.nets.net import Net, Params
 from faudit.rules import Card
 from faudit.rules.backward import WeightRule
 from faudit.rules.rule import State, Step
+from faudit.settings import number, one_of, setting, whole
 
-RESPONSES = ("linear", "sigmoid")
 MIRRORED = "mirrored"  # the state's name for whether the phases at the start are over
 
 
@@ -42,12 +42,16 @@ class WeightMirror(WeightRule):
     )
     learns_feedback: ClassVar[bool] = True
 
-    mirror_lr: float = 0.001
-    mirror_decay: float = 0.01
-    mirror_noise: float = 1.0
-    mirror_batch: int = 128
-    mirror_start: int = 0
-    mirror_response: str = "linear"
+    mirror_lr: float = setting(0.001, number(0.0, above=True), "rate η of the feedback in a mirror phase")
+    mirror_decay: float = setting(
+        0.01, number(0.0, below=1.0), "share λ of the feedback that each mirror phase forgets"
+    )
+    mirror_noise: float = setting(1.0, number(0.0, above=True), "width a of the noise U(±a/2) of a mirror phase")
+    mirror_batch: int = setting(128, whole(1, 10_000_000), "samples of noise in a mirror phase")
+    mirror_start: int = setting(0, whole(0, 1_000_000), "further mirror phases after the first update")
+    mirror_response: str = setting(
+        "linear", one_of(("linear", "sigmoid")), "response of a layer to noise: W x, or sigmoid(W x + b)"
+    )
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         drawn = self.drawn(net, generator)
