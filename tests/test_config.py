@@ -122,7 +122,11 @@ def test_every_setting_changes_the_name() -> None:
     """Whatever affects a result is in the run's name: a new setting that is left out of it fails here."""
     base = RunConfig()
     for name, setting in known().items():
-        if name not in ("net", "rule", "optimizer"):  # the name shows the first two, and test_the_name_is_pinned the last
+        if name not in (
+            "net",
+            "rule",
+            "optimizer",
+        ):  # the name shows the first two, and test_the_name_is_pinned the last
             assert base.with_(**{name: changed(setting.first)}).run_id != base.run_id, name
 
 

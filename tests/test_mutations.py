@@ -63,6 +63,7 @@ PARTLY = "test_a_probe_of_a_partly_fitted_network_gives_the_number_computed_by_h
 OWN_TYPE = "test_the_limit_is_that_of_the_networks_own_type"
 HUNDRED = "test_the_limit_is_a_hundred_rounding_steps_of_one"
 NOT_A_NUMBER = "test_an_error_that_is_no_number_is_not_fitted"
+LOCAL_LOSS, PEPITA, FORWARD = (f"tests/rules/test_{name}.py" for name in ("local_loss", "pepita", "forward_forward"))
 GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
 BACKWARD, SIGNS, KP, MIRROR = (
     f"tests/rules/test_{name}.py" for name in ("backward", "sign_symmetry", "kolen_pollack", "weight_mirror")
@@ -319,6 +320,34 @@ DEFECTS = [
     Defect("an interval of a share that leaves [0, 1]", "stats.py",
            "return max(0.0, middle - half), min(1.0, middle + half)", "return middle - 2 * half, middle + 2 * half",
            STATS),
+    Defect("prediction and similarity swap their shares", "rules/local_loss.py",
+           "(1.0 - beta) * net.loss", "beta * net.loss", LOCAL_LOSS),
+    Defect("similarities that are not centred", "rules/local_loss.py",
+           "centred = z - z.mean(dim=1, keepdim=True)", "centred = z", LOCAL_LOSS),
+    Defect("auxiliary weights that are never trained", "rules/local_loss.py",
+           "def trains_state(self, name: str) -> bool:\n        return True",
+           "def trains_state(self, name: str) -> bool:\n        return False", LOCAL_LOSS),
+    Defect("the loss of a block read at its input", "rules/local_loss.py",
+           "tap, judged = (t + 1, net.join(h, net.branch(params, t, h)))", "tap, judged = (t + 1, h)", LOCAL_LOSS),
+    Defect("PEPITA with the difference turned round", "rules/pepita.py",
+           "first.taps[l + 1] - h.detach()", "h.detach() - first.taps[l + 1]", PEPITA),
+    Defect("PEPITA with the activity of the first pass", "rules/pepita.py",
+           "h = h.detach()\n", "h = first.taps[l]\n", PEPITA),
+    Defect("PEPITA with the derivative of the activation", "rules/pepita.py",
+           "h = net.join(h, branch)\n", "h = net.join(h, branch)\n            outputs = [branch]\n", PEPITA),
+    Defect("another dropout mask in the second pass", "nets/net.py",
+           "if place not in self._masks:", "if True:", PEPITA),
+    Defect("wrong labels that are sometimes right", "rules/forward_forward.py",
+           "torch.randint(1, classes,", "torch.randint(0, classes,", FORWARD),
+    Defect("the length of the activity passed on", "rules/forward_forward.py",
+           "a = unit(found[-1].detach())", "a = found[-1].detach()", FORWARD),
+    Defect("a prediction that sees what is written in place of the label", "rules/forward_forward.py",
+           "judged(activities(net, params, labelled(x, neutral)))", "judged(activities(net, params, x.flatten(1)))",
+           FORWARD),
+    Defect("running means that stay as they are", "rules/forward_forward.py",
+           "return step.means if", "return {} if", FORWARD),
+    Defect("silent units that peer normalisation cannot wake", "rules/forward_forward.py",
+           "found.append(z + (F.relu(z) - z).detach())", "found.append(F.relu(z))", FORWARD),
     Defect("a weight that sends its error back itself", "rules/backward.py",
            "Linear.apply(input, weight.forward, weight.feedback, bias)",
            "Linear.apply(input, weight.forward, weight.forward, bias)", f"{SILENT_BP}[fa-weights-resmlp]"),
