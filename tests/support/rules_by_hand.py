@@ -29,15 +29,20 @@ def fa_credit(setup: Setup, oracle: Oracle) -> list[Array]:
     return credit
 
 
-CREDITS = {"dfa": dfa_credit, "fa": fa_credit}  # of the local rules; one more adds its own
+def own_credit(setup: Setup, oracle: Oracle) -> list[Array]:
+    """The credit of the rule itself, which a test of its own derives."""
+    return [credit.detach().numpy() for credit in setup.credit()]
+
+
+CREDITS = {"dfa": dfa_credit, "fa": fa_credit}
 
 
 def expected(name: str, setup: Setup, penalty: float, eps: float, clip: float) -> dict[str, Array]:
-    """The gradients of a rule by name; ``frozen-`` before it leaves the blocks out."""
+    """The gradients of BP or a local rule by name; ``frozen-`` before it leaves the blocks out."""
     oracle, rule = oracle_of(setup), name.removeprefix("frozen-")
     e = oracle.error(setup.y.numpy())
     if rule == "bp":
         grads = oracle.bp(e / len(e), penalty)[0]
     else:
-        grads = oracle.local(CREDITS[rule](setup, oracle), e, penalty=penalty, eps=eps, clip=clip)
+        grads = oracle.local(CREDITS.get(rule, own_credit)(setup, oracle), e, penalty=penalty, eps=eps, clip=clip)
     return {key: value for key, value in grads.items() if rule == name or not key.startswith("blocks.")}
