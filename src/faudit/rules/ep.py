@@ -188,9 +188,9 @@ class EP(Rule):
         return energy.energy(params, first, states) + self.beta * loss
 
     def _must_settle(self, taps: list[Tensor], *, loss: float, total: float) -> None:
-        """Raise Diverged if the energy of a batch rose from that of its forward pass, beyond the rounding of its states.
+        """Raise Diverged if the energy of a batch rose from that of its forward pass, β·loss, beyond rounding.
 
-        The free energy is β·loss alone. It may vanish; rounding then makes an energy of its own.
+        The loss may vanish; rounding of the states then makes an energy of its own.
         """
         rounding = torch.finfo(taps[-1].dtype).eps ** 2 * float(sum(square(h) for h in taps))
         if not isfinite(loss):
