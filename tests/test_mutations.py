@@ -63,6 +63,12 @@ OWN_TYPE = "test_the_limit_is_that_of_the_networks_own_type"
 HUNDRED = "test_the_limit_is_a_hundred_rounding_steps_of_one"
 NOT_A_NUMBER = "test_an_error_that_is_no_number_is_not_fitted"
 GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
+BACKWARD, SIGNS, KP, MIRROR = (
+    f"tests/rules/test_{name}.py" for name in ("backward", "sign_symmetry", "kolen_pollack", "weight_mirror")
+)
+SILENT_BP = f"{RULES}::test_a_rule_with_feedback_teaches_no_part_below_the_last_block_what_bp_teaches_it"
+BY_LOOPS = "test_a_convolution_sends_its_error_back_through_its_feedback_by_explicit_loops"
+OWN_LOSS = "test_the_credit_is_the_pseudo_gradient_of_each_samples_own_loss"
 
 
 @dataclass(frozen=True)
@@ -312,6 +318,40 @@ DEFECTS = [
     Defect("an interval of a share that leaves [0, 1]", "stats.py",
            "return max(0.0, middle - half), min(1.0, middle + half)", "return middle - 2 * half, middle + 2 * half",
            STATS),
+    Defect("a weight that sends its error back itself", "rules/backward.py",
+           "Linear.apply(input, weight.forward, weight.feedback, bias)",
+           "Linear.apply(input, weight.forward, weight.forward, bias)", f"{SILENT_BP}[fa-weights-resmlp]"),
+    Defect("a kernel that sends its error back itself", "rules/backward.py",
+           "Conv2d.apply(input, weight.forward, weight.feedback, bias, shape)",
+           "Conv2d.apply(input, weight.forward, weight.forward, bias, shape)", f"{BACKWARD}::{BY_LOOPS}[1]"),
+    Defect("the bias taught by a mean", "rules/backward.py",
+           "rows.sum(0) if of_bias", "rows.mean(0) if of_bias",
+           f"{BACKWARD}::test_the_step_equals_the_derivative_by_hand[resmlp-fa-weights-]"),
+    Defect("the true gradient called the credit of FA", "rules/backward.py",
+           "tap_gradients(net, through, taps[0], y)", "tap_gradients(net, params, taps[0], y)",
+           f"{BACKWARD}::{OWN_LOSS}[resmlp-fa-weights]"),
+    Defect("feedback for the layer that reads the data", "rules/backward.py",
+           "if args[0].requires_grad:", "if True:",
+           f"{BACKWARD}::test_every_weight_has_feedback_of_its_shape_but_those_that_read_the_data[resmlp-fa-weights]"),
+    Defect("a null that knows the signs", "rules/sign_symmetry.py",
+           "name: value * random_signs(value, generator)", "name: value",
+           f"{SIGNS}::test_under_the_null_the_signs_are_random_and_the_sizes_are_not[frsf]"),
+    Defect("magnitudes that are never drawn again", "rules/sign_symmetry.py",
+           'if self.variant == "brsf" else {}', 'if self.variant == "frsf" else {}',
+           f"{SIGNS}::test_magnitudes_are_constant_fixed_or_drawn_after_every_update"),
+    Defect("feedback that descends against its weight", "rules/kolen_pollack.py",
+           "name: step.grads[weight_of(name)]", "name: -step.grads[weight_of(name)]",
+           f"{KP}::test_without_decay_the_difference_of_weight_and_feedback_is_constant[sgd]"),
+    Defect("feedback of frozen blocks that learns", "rules/kolen_pollack.py",
+           "return self.trains(weight_of(name))", "return True",
+           f"{KP}::test_the_feedback_of_frozen_blocks_stays_and_that_of_the_readout_learns"),
+    Defect("noise with a mean", "rules/weight_mirror.py", "(noise - 0.5)", "noise",
+           f"{MIRROR}::test_the_expected_sum_of_a_phase_is_the_weight_times_the_power_of_the_noise"),
+    Defect("a mirror that forgets nothing", "rules/weight_mirror.py",
+           "(1.0 - self.mirror_decay) * value", "value", f"{MIRROR}::test_one_phase_by_hand_in_numpy"),
+    Defect("the phases of the start at every step", "rules/weight_mirror.py",
+           "MIRRORED in state and not bool(state[MIRRORED])", "MIRRORED in state",
+           f"{MIRROR}::test_the_phases_at_the_start_happen_once[5]"),
 ]  # fmt: skip
 
 

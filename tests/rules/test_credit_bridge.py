@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import exp, log
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from tests.support.nets import Setup
 SMALL = {"auxiliary_width": 9, "auxiliary_depth": 2}
 
 
-def bridge(net: str, **settings: float) -> tuple[Setup, CreditBridge]:
+def bridge(net: str, **settings: Any) -> tuple[Setup, CreditBridge]:
     setup = Setup("credit-bridge", net, **{**SMALL, "warmup": 0, **settings})
     assert isinstance(setup.rule, CreditBridge)
     with torch.no_grad():  # a slow copy that differs, as it does after a step

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from faudit.rules.placebo import Placebo
 from tests.support.nets import Setup
 
 
-def placebo(net: str = "resmlp", **settings: float) -> tuple[Setup, Placebo]:
+def placebo(net: str = "resmlp", **settings: Any) -> tuple[Setup, Placebo]:
     setup = Setup("placebo", net, **{"auxiliary_width": 9, "auxiliary_depth": 2, **settings})
     assert isinstance(setup.rule, Placebo)
     return setup, setup.rule

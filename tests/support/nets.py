@@ -11,9 +11,11 @@ from torch import Tensor
 
 from faudit.data.dataset import Dataset
 from faudit.nets.cnn import SmallCNN
+from faudit.nets.lenet import LeNet
 from faudit.nets.mlp import MLP
 from faudit.nets.net import Net, is_buffer
 from faudit.nets.resmlp import ResMLP
+from faudit.nets.resnet import ResNet
 from faudit.nets.student import StudentNet
 from faudit.nets.vit import ViT
 from faudit.probes.probe import Reading
@@ -34,10 +36,13 @@ TINY_NETS: dict[str, Callable[[], Net]] = {
     "student-half-linear": lambda: StudentNet((1, 4, 4), CLASSES, depth=3, width=6, alpha=0.5),
     "cnn": lambda: SmallCNN((1, 4, 4), CLASSES),
     "mlp": lambda: MLP((1, 4, 4), CLASSES, sizes=(7, 6, 6)),
+    "mlp-relu": lambda: MLP((1, 4, 4), CLASSES, sizes=(7, 6, 6), activation="relu"),
     "mlp-one": lambda: MLP((1, 4, 4), CLASSES, sizes=(6,), activation="sigmoid", criterion="bce", weight_init="normal"),
     "mlp-norm": lambda: MLP(
         (1, 4, 4), CLASSES, sizes=(9, 8), activation="relu", criterion="mse", dropout=0.2, batch_norm=True, no_bias=True
     ),
+    "lenet": lambda: LeNet((1, 12, 12), CLASSES),
+    "resnet": lambda: ResNet((1, 4, 4), CLASSES, depth=6, width=2),
 }
 RESMLPS = [name for name in TINY_NETS if name.startswith("resmlp")]  # what the oracle by hand knows
 

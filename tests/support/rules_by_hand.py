@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from faudit.rules import FROZEN, RULES
 from tests.support.nets import Setup
 from tests.support.oracle import Array, Oracle
 
@@ -30,19 +31,24 @@ def fa_credit(setup: Setup, oracle: Oracle) -> list[Array]:
 
 
 def own_credit(setup: Setup, oracle: Oracle) -> list[Array]:
-    """The credit of the rule itself, which a test of its own derives."""
+    """The credit of the rule itself, which the test file of the rule derives by hand."""
     return [credit.detach().numpy() for credit in setup.credit()]
 
 
-CREDITS = {"dfa": dfa_credit, "fa": fa_credit}
+CREDITS = {  # of the local rules; one more adds its own
+    "dfa": dfa_credit,
+    "fa": fa_credit,
+    **dict.fromkeys(("state-bridge", "credit-bridge", "placebo"), own_credit),
+}
+KNOWN = [name for name in RULES if name.removeprefix(FROZEN) in {"bp", *CREDITS}]  # others have their own test file
 
 
 def expected(name: str, setup: Setup, penalty: float, eps: float, clip: float) -> dict[str, Array]:
-    """The gradients of BP or a local rule by name; ``frozen-`` before it leaves the blocks out."""
-    oracle, rule = oracle_of(setup), name.removeprefix("frozen-")
+    """The gradients of a rule by name; ``frozen-`` before it leaves the blocks out."""
+    oracle, rule = oracle_of(setup), name.removeprefix(FROZEN)
     e = oracle.error(setup.y.numpy())
     if rule == "bp":
         grads = oracle.bp(e / len(e), penalty)[0]
     else:
-        grads = oracle.local(CREDITS.get(rule, own_credit)(setup, oracle), e, penalty=penalty, eps=eps, clip=clip)
+        grads = oracle.local(CREDITS[rule](setup, oracle), e, penalty=penalty, eps=eps, clip=clip)
     return {key: value for key, value in grads.items() if rule == name or not key.startswith("blocks.")}

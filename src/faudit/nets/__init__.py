@@ -17,5 +17,7 @@ NETS: Configurable[type[Net]] = Configurable(
         "student": "faudit.nets.student:StudentNet",
         "cnn": "faudit.nets.cnn:SmallCNN",
         "mlp": "faudit.nets.mlp:MLP",
+        "lenet": "faudit.nets.lenet:LeNet",
+        "resnet": "faudit.nets.resnet:ResNet",
     },
 )

@@ -30,7 +30,7 @@ from faudit.nets.net import Net, Params, batch_norm, empty, linear, new_batch_no
 from faudit.settings import number, one_of, setting, sizes, switch
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh, "relu": F.relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
+    "tanh": torch.tanh, "relu": F.relu, "leaky-relu": F.leaky_relu, "sigmoid": torch.sigmoid, "linear": lambda z: z,
 }  # fmt: skip
 
 
@@ -38,21 +38,27 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class MLP(Net):
     """A multilayer perceptron without skips."""
 
-    sizes: tuple[int, ...] = setting((256, 256), sizes, "units of each hidden layer")
-    activation: str = setting("tanh", one_of(("tanh", "relu", "sigmoid", "linear")), "activation of the hidden layers")
+    sizes: tuple[int, ...] = setting((256, 256), sizes, "units of each hidden layer, from the input on")
+    activation: str = setting(
+        "tanh",
+        one_of(("tanh", "relu", "leaky-relu", "sigmoid", "linear")),
+        "φ: tanh, relu, leaky-relu, sigmoid or linear",
+    )
     criterion: str = setting(
-        "ce", one_of(("ce", "bce", "mse")), "loss: softmax and cross-entropy, sigmoid and BCE, or squared error"
+        "ce", one_of(("ce", "bce", "mse")), "loss: ce, bce (one sigmoid for each class) or mse (½ squared error)"
     )
     weight_init: str = setting(
-        "default", one_of(("default", "glorot", "he", "normal")), "distribution of the initial weights"
+        "default",
+        one_of(("default", "glorot", "he", "normal")),
+        "start of the weights: default (torch's), glorot or he (uniform), or normal (N(0, 1/(n_in + n_out)))",
     )
-    dropout: float = setting(0.0, number(0.0, below=1.0), "share of the hidden units that dropout sets to zero")
-    batch_norm: bool = setting(False, switch, "BatchNorm before each activation")
-    no_bias: bool = setting(False, switch, "leave out every bias")
+    dropout: float = setting(0.0, number(0.0, below=1.0), "share of each hidden layer that a training step drops")
+    batch_norm: bool = setting(False, switch, "a BatchNorm before each activation")
+    no_bias: bool = setting(False, switch, "leave out the biases of the layers")
 
     def __post_init__(self) -> None:
         if not self.sizes:
-            raise ConfigError("sizes: expected at least one hidden layer, got none. Give --sizes 500, or 256 256.")
+            raise ConfigError("sizes: expected at least one hidden layer, got none")
 
     @property
     def blocks(self) -> int:

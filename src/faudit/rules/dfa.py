@@ -39,8 +39,7 @@ class DFA(LocalRule):
         return direct_feedback(net, sample, generator)
 
     def forward_of(self, net: Net, params: Params) -> dict[str, Tensor]:
-        head = next(value for name, value in params.items() if name.startswith("readout.") and value.dim() == 2)
-        return {f"B.{l}": head.T for l in range(net.signals)}
+        return heads(net, params)
 
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
@@ -54,3 +53,9 @@ def direct_feedback(net: Net, sample: Tensor, generator: torch.Generator) -> dic
     widths = net.tap_widths(sample)[: net.signals]
     std = net.classes**-0.5
     return {f"B.{l}": normal(generator, d, net.classes, std=std) for l, d in enumerate(widths)}
+
+
+def heads(net: Net, params: Params) -> dict[str, Tensor]:
+    """The transposed head of the readout, which direct feedback to any tap replaces, by the name of the feedback."""
+    head = next(value for name, value in params.items() if name.startswith("readout.") and value.dim() == 2)
+    return {f"B.{l}": head.T for l in range(net.signals)}
