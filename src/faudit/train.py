@@ -76,8 +76,8 @@ def writes(
             try:
                 train_loss = one_epoch(experiment, epoch) if epoch else None
             except Diverged as error:
-                reason = f"diverged: {error}, in epoch {epoch}"
-                run.fail({"reason": reason, "epoch": epoch, "entry": None, "tap": None, "phase": error.phase})
+                place = {"epoch": epoch, "entry": None, "tap": None, "phase": error.phase}
+                run.fail({"reason": f"{error} (epoch {epoch})", **place})
                 yield None
                 return
             diverged = train_loss is not None and not math.isfinite(train_loss)

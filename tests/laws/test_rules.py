@@ -164,8 +164,7 @@ def test_the_penalty_adds_its_own_gradient_and_nothing_else(rule_name: str, net_
     plain = Setup(rule_name, net_name, 0, **loose(rule_name))
     if "penalty" not in RULES.settings(rule_name):
         pytest.skip("the rule has no penalty")
-    rule = Setup(rule_name, net_name, 0, **loose(rule_name), penalty=lam).rule
-    with_penalty = rule.step(plain.net, plain.params, plain.state, plain.x, plain.y).grads
+    with_penalty = Setup(rule_name, net_name, 0, **loose(rule_name), penalty=lam).grads()
     owner = f"blocks.{min(1, plain.net.blocks - 1)}" if plain.rule.trains_blocks else "embed"
     if not has_weights(plain, owner):
         pytest.skip("an embedding without weights")
