@@ -20,7 +20,8 @@ from tests.support.paths import ROOT
 
 HAND = "tests/rules/test_by_hand.py"
 JOINT = "tests/rules/test_joint_step.py"
-RULES = "tests/laws/test_rules.py"
+RULES, NETS = "tests/laws/test_rules.py", "tests/laws/test_nets.py"
+ONCE = "test_evaluation_draws_and_writes_nothing_and_training_writes_only_running_statistics_once"
 FOREIGN, COPIES, READING = (f"tests/watch/test_{name}.py" for name in ("model", "copies", "reading"))
 IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
@@ -348,6 +349,26 @@ DEFECTS = [
            "return step.means if", "return {} if", FORWARD),
     Defect("silent units that peer normalisation cannot wake", "rules/forward_forward.py",
            "found.append(z + (F.relu(z) - z).detach())", "found.append(F.relu(z))", FORWARD),
+    Defect("a BatchNorm that follows every pass of a step", "nets/net.py",
+           "if training.is_first(name):", "if training is not None:", f"{NETS}::{ONCE}"),
+    Defect("a BatchNorm that evaluates by the batch", "nets/net.py",
+           "return F.batch_norm(h, mean, var, weight, bias)",
+           "return F.batch_norm(h, None, None, weight, bias, training=True)", "tests/nets/test_mlp.py"),
+    Defect("other masks in the second pass of a step", "nets/net.py",
+           "if place not in self._masks:", "if place:", f"{NETS}::{ONCE}"),
+    Defect("dropout that keeps no mean", "nets/net.py",
+           "kept.to(h.device, h.dtype) / (1.0 - rate)", "kept.to(h.device, h.dtype)", "tests/nets/test_mlp.py"),
+    Defect("a mean over the classes in the BCE", "nets/mlp.py",
+           'reduction="none").sum(dim=1)', 'reduction="none").mean(dim=1)', "tests/nets/test_mlp.py"),
+    Defect("the error of a softmax under sigmoids", "nets/mlp.py",
+           "torch.sigmoid(logits) if", "torch.softmax(logits, dim=1) if", NETS),
+    Defect("the shortcut of a stage from before the norm", "nets/resnet.py",
+           'f + F.conv2d(z, params[f"{name}.skip.weight"]', 'f + F.conv2d(h, params[f"{name}.skip.weight"]',
+           "tests/nets/test_resnet.py"),
+    Defect("running statistics that a rule trains", "rules/rule.py",
+           "return not is_buffer(name)", "return True", RULES),
+    Defect("a last batch of one under a BatchNorm", "experiment.py",
+           "if smallest < net.least_batch:", "if config.batch_size < net.least_batch:", "tests/test_experiment.py"),
     Defect("a weight that sends its error back itself", "rules/backward.py",
            "Linear.apply(input, weight.forward, weight.feedback, bias)",
            "Linear.apply(input, weight.forward, weight.forward, bias)", f"{SILENT_BP}[fa-weights-resmlp]"),
