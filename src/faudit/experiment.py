@@ -61,7 +61,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     for name, value in (*params.items(), *state.items()):
         value.requires_grad_(rule.trains_state(name) if name in state else not is_buffer(name))
     batches = Batches(
-        dataset.reduced(config.train_size),
+        dataset.reduced(config.train_size).with_crop(config.crop),
         batch_size=config.batch_size,
         augment=not config.no_augment,
         random_targets=config.random_targets,
