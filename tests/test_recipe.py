@@ -99,7 +99,16 @@ OTHER: dict[str, dict[str, Any]] = {
     "milestones": {"schedule": "step", "milestones": (1,)},
     "lr_factor": {"schedule": "step", "milestones": (1,), "lr_factor": 0.5}, "pixels": {"pixels": "unit"},
     "log_every": {"log_every": 2}, "probe_epochs": {"probe_epochs": (1,)}, "eval_size": {"eval_size": 100},
-    "dtype": {"dtype": "float64"},
+    "dtype": {"dtype": "float64"}, "no_shuffle": {"no_shuffle": True},
+    "feedback_init": {"rule": "fa-weights", "feedback_init": "normal"},
+    "feedback_scale": {"rule": "fa-weights", "feedback_scale": 2.0},
+    "variant": {"rule": "sign-symmetry", "variant": "brsf"},
+    "mirror_lr": {"rule": "weight-mirror", "mirror_lr": 0.01},
+    "mirror_decay": {"rule": "weight-mirror", "mirror_decay": 0.1},
+    "mirror_noise": {"rule": "weight-mirror", "mirror_noise": 0.5},
+    "mirror_batch": {"rule": "weight-mirror", "mirror_batch": 64},
+    "mirror_start": {"rule": "weight-mirror", "mirror_start": 5},
+    "mirror_response": {"rule": "weight-mirror", "mirror_response": "sigmoid"},
 }  # fmt: skip
 ELSEWHERE = {
     "no_augment": "test_batches: only datasets with a crop have one",

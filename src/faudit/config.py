@@ -95,6 +95,7 @@ class RunConfig:
     )
     lr_factor: float = setting(0.1, number(0.0, above=True), "factor of the step schedule at each milestone")
     no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
+    no_shuffle: bool = setting(False, switch, "take the training samples in the dataset's own order in every epoch")
     train_size: int | None = setting(None, whole(1, 10_000_000), "training samples, at even distances; all by default")
     train_last: int | None = setting(
         None, whole(1, 1024), "train only the last K blocks, besides embedding and readout; all by default"

@@ -64,6 +64,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
         dataset.reduced(config.train_size),
         batch_size=config.batch_size,
         augment=not config.no_augment,
+        shuffle=not config.no_shuffle,
         random_targets=config.random_targets,
         dtype=dtype,
         device=device,

@@ -30,6 +30,7 @@ class Batches:
     random_targets: bool
     dtype: torch.dtype
     device: torch.device
+    shuffle: bool = True
 
     def __post_init__(self) -> None:
         if self.batch_size > len(self.dataset.train_x):
@@ -46,7 +47,8 @@ class Batches:
     def epoch(self, generators: Mapping[str, torch.Generator]) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass over the training set. All its random numbers are drawn before the first batch."""
         data, draw = self.dataset, generators["data"]
-        order = torch.randperm(len(data.train_x), generator=draw)
+        n = len(data.train_x)
+        order = torch.randperm(n, generator=draw) if self.shuffle else torch.arange(n)
         labels = data.train_y[order]
         if self.random_targets:
             labels = torch.randint(data.classes, (len(order),), generator=generators["targets"])
