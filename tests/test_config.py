@@ -134,6 +134,10 @@ def test_every_setting_changes_the_name() -> None:
         "pixels": "unit",
         "beta2": 0.5,
         "smoothing": 0.5,
+        "feedback_init": "normal",
+        "variant": "usf",
+        "mirror_decay": 0.5,
+        "mirror_response": "sigmoid",
     }
     for name, setting in known().items():
         value = other[name] if name in other else changed(setting.first.default)
