@@ -148,7 +148,7 @@ def test_the_penalty_reaches_the_embedding_through_blocks_that_bp_passes_and_thr
     for rule, reaches in (("frozen-bp", True), ("frozen-dfa", False), ("frozen-fa", False)):
         plain, penalised = (Setup(rule, net_name, penalty=penalty).grads() for penalty in (0.0, 0.1))
         if "embed.weight" not in plain:
-            pytest.skip("an embedding without weights")
+            pytest.skip("its embedding has no weights")
         assert torch.equal(plain["embed.weight"], penalised["embed.weight"]) is not reaches, rule
 
 
