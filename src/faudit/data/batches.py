@@ -22,7 +22,7 @@ CHUNK = 16  # batches augmented at once: a whole epoch would double the memory o
 
 @dataclass(frozen=True)
 class Batches:
-    """Cuts a training set into normalised batches, epoch by epoch. The last batch can be smaller, or is then left out."""
+    """Cuts a training set into normalised batches, epoch by epoch. The last one can be smaller, or is left out."""
 
     dataset: Dataset
     batch_size: int
