@@ -105,7 +105,16 @@ OTHER: dict[str, dict[str, Any]] = {
     "peer_norm": FORWARD | {"peer_norm": 5.0}, "predict_by": FORWARD | {"predict_by": "goodness"},
     "head_lr": FORWARD | {"head_lr": 0.5}, "head_weight_decay": FORWARD | {"head_weight_decay": 0.5},
     "log_every": {"log_every": 2}, "probe_epochs": {"probe_epochs": (1,)}, "eval_size": {"eval_size": 100},
-    "dtype": {"dtype": "float64"},
+    "dtype": {"dtype": "float64"}, "no_shuffle": {"no_shuffle": True}, "drop_last": {"drop_last": True},
+    "feedback_init": {"rule": "fa-weights", "feedback_init": "normal"},
+    "feedback_scale": {"rule": "fa-weights", "feedback_scale": 2.0},
+    "variant": {"rule": "sign-symmetry", "variant": "brsf"},
+    "mirror_lr": {"rule": "weight-mirror", "mirror_lr": 0.01},
+    "mirror_decay": {"rule": "weight-mirror", "mirror_decay": 0.1},
+    "mirror_noise": {"rule": "weight-mirror", "mirror_noise": 0.5},
+    "mirror_batch": {"rule": "weight-mirror", "mirror_batch": 64},
+    "mirror_start": {"rule": "weight-mirror", "mirror_start": 5},
+    "mirror_response": {"rule": "weight-mirror", "mirror_response": "sigmoid"},
 }  # fmt: skip
 ELSEWHERE = {
     "no_augment": "test_batches: only datasets with a crop have one",

@@ -100,6 +100,8 @@ class RunConfig:
     crop: int | None = setting(
         None, whole(0, 64), "most pixels by which a training image is shifted at random; the dataset's own by default"
     )
+    no_shuffle: bool = setting(False, switch, "take the training samples in the dataset's own order in every epoch")
+    drop_last: bool = setting(False, switch, "leave out the last batch of an epoch if it is smaller than the others")
     train_size: int | None = setting(None, whole(1, 10_000_000), "training samples, at even distances; all by default")
     train_last: int | None = setting(
         None, whole(1, 1024), "train only the last K blocks, besides embedding and readout; all by default"
