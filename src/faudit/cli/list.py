@@ -79,7 +79,7 @@ def list_rules(args: argparse.Namespace) -> int:
     columns = ("rule", "method", "needs", "reference")
     say(listed(columns, [[fact[column] for column in columns] for fact in facts.values()], left=columns))
     say(
-        "frozen-RULE is the control of each rule: its blocks keep their initial weights. `faudit show rule NAME` has more."
+        "frozen-RULE is the control of a rule: its blocks keep their initial weights. See also `faudit show rule NAME`."
     )
     return 0
 
