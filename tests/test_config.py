@@ -35,7 +35,8 @@ def test_the_defaults_are_the_studys_recipe() -> None:
         ("epochs", -3), ("penalty", -1e-9), ("penalty", math.nan), ("lr", math.nan), ("lr", math.inf), ("lr", 0),
         ("lr", "fast"), ("lr", [1e-3]), ("lr", None), ("lr", 10**400), ("seed", -1), ("seed", 2**63),
         ("batch_size", 0), ("clip", 0.0), ("credit_eps", 0), ("no_residual", "false"), ("no_residual", 1),
-        ("net", "perceptron"), ("rule", ""), ("rule", 3), ("device", "mps"), ("dtype", "float16"), ("optimizer", "adagrad"),
+        ("net", "perceptron"), ("rule", ""), ("rule", 3), ("device", "mps"), ("dtype", "float16"),
+        ("optimizer", "adagrad"),
         ("schedule", "linear"), ("milestones", 3), ("lr_factor", 0), ("pixels", "raw"), ("beta2", 1), ("eps", 0),
         ("threads", 0), ("log_every", 0), ("eval_size", 0),
     ],
@@ -122,7 +123,11 @@ def test_every_setting_changes_the_name() -> None:
     """Whatever affects a result is in the run's name: a new setting that is left out of it fails here."""
     base = RunConfig()
     for name, setting in known().items():
-        if name not in ("net", "rule", "optimizer"):  # the name shows the first two, and test_the_name_is_pinned the last
+        if name not in (
+            "net",
+            "rule",
+            "optimizer",
+        ):  # the name shows the first two, and test_the_name_is_pinned the last
             assert base.with_(**{name: changed(setting.first)}).run_id != base.run_id, name
 
 

@@ -46,11 +46,12 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     if reason := rule.refusal(net):
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
     samples = min(config.train_size or len(dataset.train_x), len(dataset.train_x))
-    smallest = samples % config.batch_size or config.batch_size
+    rest = 0 if config.drop_last else samples % config.batch_size
+    smallest = rest or config.batch_size
     if smallest < net.least_batch:
         raise ConfigError(
             f"batch-size: expected at least {net.least_batch} samples in every batch for the BatchNorm of net "
-            f"{config.net}, got {smallest} in the last batch. Take another --batch-size."
+            f"{config.net}, got {smallest} in the last batch. Take another --batch-size, or --drop-last."
         )
     params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
@@ -61,9 +62,11 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     for name, value in (*params.items(), *state.items()):
         value.requires_grad_(rule.trains_state(name) if name in state else not is_buffer(name))
     batches = Batches(
-        dataset.reduced(config.train_size),
+        dataset.reduced(config.train_size).with_crop(config.crop),
         batch_size=config.batch_size,
         augment=not config.no_augment,
+        shuffle=not config.no_shuffle,
+        drop_last=config.drop_last,
         random_targets=config.random_targets,
         dtype=dtype,
         device=device,

@@ -109,8 +109,8 @@ def test_new_feedback_changes_the_updates_that_its_credit_teaches_and_never_the_
     for matrix in feedback:
         setup.state = {**kept, matrix: torch.randn_like(kept[matrix]).requires_grad_(kept[matrix].requires_grad)}
         after = setup.grads()
-        other = {name for name in before if not torch.equal(before[name], after[name])}
-        changed = {part(name) for name in other & setup.params.keys()}
+        others = {name for name in before if not torch.equal(before[name], after[name])}
+        changed = {part(name) for name in others & setup.params.keys()}
         reached |= changed
         if setup.rule.no_credit:
             continue
@@ -124,7 +124,7 @@ def test_new_feedback_changes_the_updates_that_its_credit_teaches_and_never_the_
         assert ("embed" in changed) is ("embed" in taught), matrix
         assert not is_local(setup) or changed == taught, matrix
         # Feedback that trains may wait for its turn: it then changes its own update.
-        assert other or any(signals) or not setup.rule.trains_blocks, f"{matrix} changes nothing"
+        assert others or any(signals) or not setup.rule.trains_blocks, f"{matrix} changes nothing"
     assert reached or not feedback or not has_weights(setup, "embed"), "feedback that teaches nothing"
 
 

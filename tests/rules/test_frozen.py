@@ -169,7 +169,7 @@ def test_the_ladder_ends_at_the_blocks_of_the_net_and_asks_for_blocks_that_train
     run = RunConfig(rule="dfa", depth=3, width=5, batch_size=16)
     assert type(prepare(run.with_(train_last=3), data).rule).__mro__[1] is RULES["dfa"]
     for bad in (run.with_(train_last=4), run.with_(rule="frozen-dfa", train_last=1)):
-        with pytest.raises(ConfigError, match="train-last: expected at most (3|no number)"):
+        with pytest.raises(ConfigError, match=r"train-last: expected at most (3|no number)"):
             prepare(bad, data)
     assert control_of(run.with_(train_last=2)) == control_of(run), "one control for every rung"
 

@@ -65,6 +65,10 @@ class Dataset:
             return self
         return replace(self, mean=(0.0,) * len(self.mean), std=(1.0,) * len(self.std))
 
+    def with_crop(self, crop: int | None) -> Dataset:
+        """The dataset with another border for the random crop; with None, itself."""
+        return self if crop is None else replace(self, crop=crop)
+
     def reduced(self, size: int | None) -> Dataset:
         """The same dataset with fewer training samples, at even distances; with None, or if it has no more, itself."""
         if size is None or size >= len(self.train_x):
