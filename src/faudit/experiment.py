@@ -89,7 +89,7 @@ def build_net(config: RunConfig, dataset: Dataset) -> Net:
 def build_rule(config: RunConfig, net: Net) -> Rule:
     """The rule of a run; with ``train_last`` the blocks before the last ones are frozen."""
     kind = RULES[config.rule]
-    if config.train_last is not None:
+    if config.train_last:
         if not kind.trains_blocks or config.train_last > net.blocks:
             blocks = (
                 f"{net.blocks}, the blocks of net {config.net}" if kind.trains_blocks else "no number: no block trains"
