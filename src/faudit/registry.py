@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from faudit.errors import ConfigError
 
 Member = TypeVar("Member")
-LISTED = 24  # most names in a message
+LISTED = 12  # most names in a message
 
 
 class Registry(Mapping[str, Member], Generic[Member]):

@@ -57,7 +57,7 @@ def test_every_weight_has_feedback_of_its_shape_but_those_that_read_the_data(nam
 
 def effective(setup: Setup) -> dict[str, Array]:
     assert isinstance(setup.rule, WeightRule)
-    return {name: value.numpy() for name, value in setup.rule.feedback(setup.params, setup.state).items()}
+    return {name: value.numpy() for name, value in setup.rule.feedback(setup.net, setup.params, setup.state).items()}
 
 
 @pytest.mark.parametrize("prefix", ["", FROZEN])

@@ -19,7 +19,7 @@ def variant(name: str, net: str = "resmlp") -> tuple[Setup, SignSymmetry]:
 @pytest.mark.parametrize("name", ["usf", "frsf", "brsf"])
 def test_the_feedback_has_the_signs_of_the_weights_and_magnitudes_of_its_own(name: str, net_name: str) -> None:
     setup, rule = variant(name, net_name)
-    for weight, feedback in rule.feedback(setup.params, setup.state).items():
+    for weight, feedback in rule.feedback(setup.net, setup.params, setup.state).items():
         assert torch.equal(feedback.sign(), setup.params[weight].sign())
         assert torch.equal(feedback.abs(), setup.state[f"B.{weight}"])
         assert not torch.equal(feedback.abs(), setup.params[weight].abs())
@@ -51,7 +51,7 @@ def test_under_the_null_the_signs_are_random_and_the_sizes_are_not(name: str) ->
     setup, rule = variant(name, "cnn")
     state = rule.fresh(setup.net, setup.state, setup.x, torch.Generator().manual_seed(6))
     assert state.keys() == setup.state.keys()
-    feedback = rule.feedback(setup.params, {key: value.double() for key, value in state.items()})
+    feedback = rule.feedback(setup.net, setup.params, {key: value.double() for key, value in state.items()})
     for weight, value in feedback.items():
         agree = float((value.sign() == setup.params[weight].sign()).double().mean())
         assert abs(agree - 0.5) < 4 * 0.5 / value.numel() ** 0.5
@@ -62,7 +62,7 @@ def test_under_the_null_the_signs_are_random_and_the_sizes_are_not(name: str) ->
 
 def test_the_weight_angle_is_that_of_the_feedback_that_is_used() -> None:
     setup, rule = variant("frsf")
-    used = rule.feedback(setup.params, setup.state)
+    used = rule.feedback(setup.net, setup.params, setup.state)
     for name, forward in rule.forward_of(setup.net, setup.params).items():
         weight = name.removeprefix("B.")
         want = angle(used[weight], setup.params[weight].detach())
@@ -77,6 +77,6 @@ def test_signs_follow_the_weights_as_they_change() -> None:
     setup.params[name] = -setup.params[name].detach().requires_grad_()
     rule = setup.rule
     assert isinstance(rule, SignSymmetry)
-    assert torch.equal(rule.feedback(setup.params, setup.state)[name].sign(), setup.params[name].sign())
+    assert torch.equal(rule.feedback(setup.net, setup.params, setup.state)[name].sign(), setup.params[name].sign())
     after = setup.grads()
     assert not torch.equal(before["blocks.2.w1.weight"], after["blocks.2.w1.weight"])

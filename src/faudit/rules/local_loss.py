@@ -104,11 +104,13 @@ class LocalLoss(Rule):
     def _loss_at(self, tap: int, h: Tensor, *, net: Net, state: State, y: Tensor) -> Tensor:
         """The local loss of a state at a tap; zero at the output of an embedding without weights."""
         name, total = f"aux.{tap}", h.new_zeros(())
+        if tap == 0 and not any(key.startswith(f"{name}.") for key in state):
+            return total
         beta = {"pred": 0.0, "sim": 1.0}.get(self.local_loss, self.sim_share)
-        if f"{name}.pred.weight" in state:
+        if self.local_loss != "sim":
             logits = F.linear(averaged(h), state[f"{name}.pred.weight"], state[f"{name}.pred.bias"])
             total = total + (1.0 - beta) * net.loss(logits, y)
-        if f"{name}.sim.weight" in state:
+        if self.local_loss != "pred":
             labels = F.one_hot(y, net.classes).to(h.dtype)
             found, wanted = similarities(mapped(h, state[f"{name}.sim.weight"])), similarities(labels)
             total = total + beta * F.mse_loss(found, wanted)
