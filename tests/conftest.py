@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     kept = []
     for item in items:
         found = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if {"rule_name", "net_name"} <= found.keys() and not is_near(found["rule_name"], found["net_name"]):
+        if {"rule_name", "net_name"} <= found.keys() and not is_near(str(found["rule_name"]), str(found["net_name"])):
             if "probe_name" in found:
                 continue
             item.add_marker(pytest.mark.slow)
