@@ -7,6 +7,7 @@ The one exception is "reference lost": it was added last, and no threshold was c
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ from faudit.config import RunConfig
 
 if TYPE_CHECKING:
     from faudit.experiment import Experiment
+
+
+SET, REPORT = "set", "report"
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,16 @@ def broken(why: str, plant: str = "", **settings: Any) -> Planted:
     return Planted(False, why, on_digits(**settings), plant)
 
 
-CASES: dict[str, Planted] = {
+def half(name: str) -> str:
+    """The half of a kind: thresholds may be set on "set" kinds; results are reported on "report" kinds.
+
+    Every kind of ``SEEN`` was looked at while thresholds were set. Of the others, a hash of the name sends one in three
+    to the same half. This rule was written down before the other kinds were trained or even listed.
+    """
+    return SET if name in SEEN or hashlib.sha256(name.encode()).digest()[0] % 3 == 0 else REPORT
+
+
+SEEN: dict[str, Planted] = {
     "bp": sound(),
     "bp vit": sound(net="vit", epochs=10),
     "bp cnn": sound(net="cnn", epochs=10),
@@ -88,3 +101,5 @@ CASES: dict[str, Planted] = {
     "dfa as published": broken("the paper's DFA", rule="dfa"),
     "dfa as published, deep": broken("the paper's DFA, 8 blocks", rule="dfa", depth=8),
 }
+
+CASES: dict[str, Planted] = {**SEEN}
