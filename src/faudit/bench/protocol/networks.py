@@ -29,8 +29,8 @@ from faudit.sweep.local import safe_path
 PACKAGE = Path(__file__).parents[2]
 # The code that decides a measured row. The audit is not part of it, since it only judges the rows.
 MADE_BY = (
-    "nets", "rules", "data", "probes", "bench/protocol/faults.py", "bench/protocol/cases.py",
-    "config.py", "train.py", "experiment.py", "tensors.py", "rng.py",
+    "nets", "rules", "data", "probes", "bench/protocol/faults.py", "bench/protocol/wrong_rules.py",
+    "bench/protocol/cases.py", "config.py", "train.py", "experiment.py", "tensors.py", "rng.py",
 )  # fmt: skip
 
 
@@ -70,6 +70,8 @@ def measured(task: Task) -> Row:
             experiment = CASES[task.case].planted(experiment)
         for epoch in range(1, config.epochs + 1):
             one_epoch(experiment, epoch)
+        if task.case:
+            experiment = CASES[task.case].ended(experiment)
         return measure(experiment, config.epochs, train_loss=None, seconds=0.0)
 
 
