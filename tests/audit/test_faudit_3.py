@@ -47,7 +47,9 @@ def test_the_worst_deep_block_counts_and_the_first_block_does_not() -> None:
     scores = [(g - fmean(d)) / stdev(d) for g, d in zip(gamma, draws, strict=True)]
     assert found.value == pytest.approx(min(scores[1:])) == pytest.approx(scores[2]) and "block 2" in found.reason
     assert found.status == PASSED and Blocks(each=scores[2] + 0.1).find(asked).status == FIRED
-    alone = {name: HEALTHY[name][:1] for name in ("gamma", "gamma_null_draws", "gamma_null_std", "gamma_bp")}
+    alone: dict[str, Any] = {
+        name: HEALTHY[name][:1] for name in ("gamma", "gamma_null_draws", "gamma_null_std", "gamma_bp")
+    }
     assert Blocks().find(case(**alone)).status == PASSED
     assert Blocks().find(case(**alone | {"gamma": [0.0]})).status == FIRED, "the only block counts"
 
@@ -61,7 +63,11 @@ def test_blocks_without_feedback_are_not_asked_and_a_null_without_spread_is_unde
 
 
 def test_own_samples_are_held_against_others_in_standard_deviations() -> None:
-    entries = {"gamma": [0.0, 0.2, 0.1, 0.3], "gamma_others": [0.5, 0.1, 0.09, 0.0], "gamma_others_std": [0.01] * 4}
+    entries: dict[str, Any] = {
+        "gamma": [0.0, 0.2, 0.1, 0.3],
+        "gamma_others": [0.5, 0.1, 0.09, 0.0],
+        "gamma_others_std": [0.01] * 4,
+    }
     found = Samples().find(case(**entries))
     assert found.status == FIRED and found.value == pytest.approx(1.0) and "block 2" in found.reason
     assert Samples(own=0.9).find(case(**entries)).status == PASSED
@@ -75,7 +81,8 @@ def test_a_gamma_that_cannot_be_asked_is_no_pass(check: Check) -> None:
     assert check.find(case(rule="frozen-dfa")).status == NOT_APPLICABLE
     assert check.find(case(rule="pepita")).status == NOT_APPLICABLE
     for name in check.reads:
-        assert check.find(case(**{name: None})).status == NOT_MEASURED
+        missing: dict[str, Any] = {name: None}
+        assert check.find(case(**missing)).status == NOT_MEASURED
 
 
 def test_an_update_that_other_feedback_does_not_turn_fires() -> None:

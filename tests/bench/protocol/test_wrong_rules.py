@@ -142,9 +142,9 @@ def test_plants_after_training_change_the_feedback_and_leave_the_weights() -> No
     for name, value in changed["permuted"][0].items():
         now = changed["permuted"][1][name]
         assert sorted(map(tuple, value.tolist())) == sorted(map(tuple, now.tolist())) and not torch.equal(value, now)
-    before, now = changed["exchanged"]
+    first, then = changed["exchanged"]
     one, other = "B.blocks.1.weight", "B.blocks.2.weight"
-    assert torch.equal(before[one], now[other]) and torch.equal(before[other], now[one])
+    assert torch.equal(first[one], then[other]) and torch.equal(first[other], then[one])
     assert not any(bool(value.any()) for value in changed["feedback_zero"][1].values())
 
 
