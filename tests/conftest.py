@@ -29,3 +29,19 @@ def rule_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=list(TINY_NETS))
 def net_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+# The fast suite holds every rule against these nets, and these rules against every net. The other pairs are slow.
+NETS_FOR_EVERY_RULE = ("resmlp", "mlp")
+RULES_FOR_EVERY_NET = ("bp", "dfa", "fa-weights", "dfa-layers")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the laws on most pairs of rule and net as slow: there are hundreds of pairs."""
+    for item in items:
+        found = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if {"rule_name", "net_name"} <= found.keys():
+            rule, net = found["rule_name"], found["net_name"]
+            control = rule in RULES.controls
+            if not (net == "resmlp" if control else net in NETS_FOR_EVERY_RULE or rule in RULES_FOR_EVERY_NET):
+                item.add_marker(pytest.mark.slow)

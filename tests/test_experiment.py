@@ -69,3 +69,23 @@ def test_torchs_default_dtype_changes_no_weight() -> None:
     finally:
         torch.set_default_dtype(torch.float32)
     assert all(torch.equal(plain[name], odd[name]) for name in plain)
+
+
+@pytest.mark.parametrize(("samples", "batch_size", "smallest"), [(60, 1, 1), (61, 20, 1), (62, 20, 2), (60, 60, 60)])
+def test_a_batch_of_one_is_refused_under_a_batch_norm_before_the_first_step(
+    samples: int, batch_size: int, smallest: int
+) -> None:
+    config = RunConfig(net="mlp", sizes=(5,), batch_norm=True, batch_size=batch_size)
+    if smallest > 1:
+        prepare(config, tiny_dataset(train=samples))
+        return
+    with pytest.raises(ConfigError, match=r"expected at least 2 samples in every batch .* got 1 in the last batch"):
+        prepare(config, tiny_dataset(train=samples))
+    prepare(config.with_(batch_norm=False), tiny_dataset(train=samples))
+
+
+def test_running_statistics_are_kept_and_not_trained() -> None:
+    state = prepare(RunConfig(net="mlp", sizes=(5,), batch_norm=True, batch_size=8), tiny_dataset()).state
+    assert state.params.keys() - state.trained.keys() == {
+        "blocks.0.norm.running_mean", "blocks.0.norm.running_var",
+    }  # fmt: skip

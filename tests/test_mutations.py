@@ -20,12 +20,14 @@ from tests.support.paths import ROOT
 
 HAND = "tests/rules/test_by_hand.py"
 JOINT = "tests/rules/test_joint_step.py"
-RULES = "tests/laws/test_rules.py"
+RULES, NETS = "tests/laws/test_rules.py", "tests/laws/test_nets.py"
+ONCE = "test_evaluation_draws_and_writes_nothing_and_training_writes_only_running_statistics_once"
 FOREIGN, COPIES, READING = (f"tests/watch/test_{name}.py" for name in ("model", "copies", "reading"))
 IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
 REASONS = "test_every_probe_is_measured_or_the_reason_is_known"
 ROWS = "tests/store/test_rows.py"
+LAYERS = "tests/rules/test_dfa_layers.py"
 AS_WIDE = "test_the_null_without_fresh_feedback_is_as_wide_as_with_it"
 KINDS = "tests/papers/test_kinds.py"
 EXPORT, FIGURES = "tests/papers/faeval/test_export.py", "tests/figures/test_figures.py"
@@ -62,7 +64,14 @@ PARTLY = "test_a_probe_of_a_partly_fitted_network_gives_the_number_computed_by_h
 OWN_TYPE = "test_the_limit_is_that_of_the_networks_own_type"
 HUNDRED = "test_the_limit_is_a_hundred_rounding_steps_of_one"
 NOT_A_NUMBER = "test_an_error_that_is_no_number_is_not_fitted"
+LOCAL_LOSS, PEPITA, FORWARD = (f"tests/rules/test_{name}.py" for name in ("local_loss", "pepita", "forward_forward"))
 GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
+BACKWARD, SIGNS, KP, MIRROR = (
+    f"tests/rules/test_{name}.py" for name in ("backward", "sign_symmetry", "kolen_pollack", "weight_mirror")
+)
+SILENT_BP = f"{RULES}::test_a_rule_with_feedback_teaches_no_part_below_the_last_block_what_bp_teaches_it"
+BY_LOOPS = "test_a_convolution_sends_its_error_back_through_its_feedback_by_explicit_loops"
+OWN_LOSS = "test_the_credit_is_the_pseudo_gradient_of_each_samples_own_loss"
 
 
 @dataclass(frozen=True)
@@ -77,9 +86,8 @@ class Defect:
 
 
 DEFECTS = [
-    Defect("error of the wrong sign", "rules/rule.py",
-           "F.softmax(logits, dim=1) - F.one_hot(y, logits.shape[1]).to(logits.dtype)",
-           "F.one_hot(y, logits.shape[1]).to(logits.dtype) - F.softmax(logits, dim=1)", HAND),
+    Defect("error of the wrong sign", "nets/net.py",
+           "F.softmax(logits, dim=1) - one_hot(y, logits)", "one_hot(y, logits) - F.softmax(logits, dim=1)", HAND),
     Defect("the derivative of the activation forgotten", "nets/resmlp.py",
            "z = gelu(F.linear(z,", "z = (lambda u: u + (gelu(u) - u).detach())(F.linear(z,", HAND),
     Defect("feedback redrawn at every step", "rules/dfa.py",
@@ -90,7 +98,7 @@ DEFECTS = [
            "        from faudit.rules.bp import BP\n        return BP().step(*a)",
            RULES),
     Defect("a block that never trains", "rules/rule.py",
-           'return True', 'return not name.startswith("blocks.1.")', HAND),
+           "return not is_buffer(name)", 'return not name.startswith("blocks.1.")', HAND),
     Defect("frozen blocks that train", "rules/frozen.py",
            'return not name.startswith("blocks.")', "return True", HAND),
     Defect("the graph not cut between blocks", "nets/net.py",
@@ -99,15 +107,15 @@ DEFECTS = [
            "h = embedded.detach()", "h = embedded", "tests/laws/test_nets.py"),
     Defect("mean for sum in the penalty", "rules/rule.py",
            "penalty / len(trace.logits) * total", "penalty / trace.branches[0].numel() * total", RULES),
-    Defect("credit not normalised per sample", "rules/rule.py",
+    Defect("credit not normalised per sample", "rules/local.py",
            "credit.square().mean(dim=1, keepdim=True).sqrt()", "credit.square().mean().sqrt()", HAND),
-    Defect("the batch mean forgotten in the local loss", "rules/rule.py",
+    Defect("the batch mean forgotten in the local loss", "rules/local.py",
            "normalised(credit, self.credit_eps) / len(x)", "normalised(credit, self.credit_eps)", HAND),
-    Defect("one clip for all blocks together", "rules/rule.py",
+    Defect("one clip for all blocks together", "rules/local.py",
            "blocks.index(part(name)) for name in names", "0 for name in names", JOINT),
     Defect("FA from the summed loss", "rules/fa.py",
-           "F.cross_entropy(net.readout(params, h_last), y)",
-           'F.cross_entropy(net.readout(params, h_last), y, reduction="sum")', HAND),
+           "net.loss(net.readout(params, h_last), y)",
+           'net.loss(net.readout(params, h_last), y, reduction="sum")', HAND),
     Defect("FA with the skip carried along", "rules/fa.py",
            'credit[0] @ state[f"B.{l}"].T', 'credit[0] + credit[0] @ state[f"B.{l}"].T', HAND),
     Defect("norm(-1): an L₋₁ norm of everything", "tensors.py",
@@ -152,17 +160,17 @@ DEFECTS = [
            'run.keep_rows(until=header["epoch"])', "run.keep_rows(until=10**9)",
            "tests/test_resume.py::test_stopping_after_any_row_changes_nothing"),
     Defect("the learning-rate schedule never applied", "train.py",
-           'group["lr"] = learning_rate(experiment.config, epoch)', "pass", "tests/test_recipe.py"),
+           "live.optimizer.set_rates(lambda rate: learning_rate(experiment.config, epoch, rate))", "pass",
+           "tests/test_recipe.py"),
     Defect("weight decay ignored", "experiment.py", "weight_decay=config.weight_decay", "weight_decay=0.0",
            "tests/test_recipe.py"),
     Defect("the rule's settings never passed", "experiment.py",
-           'RULES[config.rule](**config.settings_of("rule"))', "RULES[config.rule]()", "tests/test_recipe.py"),
+           'kind(**config.settings_of("rule"))', "kind()", "tests/test_recipe.py"),
     Defect("the net's settings never passed", "experiment.py",
            '(dataset.sample_shape, dataset.classes, **config.settings_of("net"))',
            "(dataset.sample_shape, dataset.classes)", "tests/test_recipe.py"),
     Defect("the optimizer's settings never passed", "experiment.py",
-           'OPTIMIZERS[config.optimizer](**config.settings_of("optimizer"))', "OPTIMIZERS[config.optimizer]()",
-           "tests/test_recipe.py"),
+           "OPTIMIZERS[name](**settings)", "OPTIMIZERS[name]()", "tests/test_recipe.py"),
     Defect("the setting of pixels ignored", "experiment.py",
            "dataset = dataset.with_pixels(config.pixels)", "pass", "tests/test_recipe.py"),
     Defect("a milestone one epoch early", "train.py",
@@ -272,9 +280,9 @@ DEFECTS = [
     Defect("an accuracy given by hand passed off as measured", "watch/model.py",
            "accuracy, by_hand=True)", "accuracy)", f"{CHECKS}::{GIVEN}"),
     Defect("a control that applies the block gradients of a rule with a step of its own", "rules/frozen.py",
-           "step.grads.items() if self.trains(name)}", "step.grads.items()}", f"{FROZEN}::{OWN_STEP}"),
+           "if name in state or self.trains(name)}", "}", f"{FROZEN}::{OWN_STEP}"),
     Defect("a control that does not say that its blocks are frozen", "rules/frozen.py",
-           "trains_blocks: ClassVar[bool] = False", "trains_blocks: ClassVar[bool] = True",
+           "trains_blocks: ClassVar[bool] = first is not None", "trains_blocks: ClassVar[bool] = True",
            f"{FROZEN}::{SAYS_FROZEN}"),
     Defect("two gradients of nothing said to disagree", "probes/precision.py",
            "cosines(own, true)[open_ones & ~none]", "cosines(own, true)[open_ones]", f"{EDGES}::{NO_VALUE}"),
@@ -312,6 +320,106 @@ DEFECTS = [
     Defect("an interval of a share that leaves [0, 1]", "stats.py",
            "return max(0.0, middle - half), min(1.0, middle + half)", "return middle - 2 * half, middle + 2 * half",
            STATS),
+    Defect("prediction and similarity swap their shares", "rules/local_loss.py",
+           "(1.0 - beta) * net.loss", "beta * net.loss", LOCAL_LOSS),
+    Defect("similarities that are not centred", "rules/local_loss.py",
+           "centred = z - z.mean(dim=1, keepdim=True)", "centred = z", LOCAL_LOSS),
+    Defect("auxiliary weights that are never trained", "rules/local_loss.py",
+           "def trains_state(self, name: str) -> bool:\n        return True",
+           "def trains_state(self, name: str) -> bool:\n        return False", LOCAL_LOSS),
+    Defect("the loss of a block read at its input", "rules/local_loss.py",
+           "tap, judged = (t + 1, net.join(h, net.branch(params, t, h)))", "tap, judged = (t + 1, h)", LOCAL_LOSS),
+    Defect("PEPITA with the difference turned round", "rules/pepita.py",
+           "first.taps[l + 1] - h.detach()", "h.detach() - first.taps[l + 1]", PEPITA),
+    Defect("PEPITA with the activity of the first pass", "rules/pepita.py",
+           "h = h.detach()\n", "h = first.taps[l]\n", PEPITA),
+    Defect("PEPITA with the derivative of the activation", "rules/pepita.py",
+           "h = net.join(h, branch)\n", "h = net.join(h, branch)\n            outputs = [branch]\n", PEPITA),
+    Defect("another dropout mask in the second pass", "nets/net.py",
+           "if place not in self._masks:", "if True:", PEPITA),
+    Defect("wrong labels that are sometimes right", "rules/forward_forward.py",
+           "torch.randint(1, classes,", "torch.randint(0, classes,", FORWARD),
+    Defect("the length of the activity passed on", "rules/forward_forward.py",
+           "a = unit(found[-1].detach())", "a = found[-1].detach()", FORWARD),
+    Defect("a prediction that sees what is written in place of the label", "rules/forward_forward.py",
+           "judged(activities(net, params, labelled(x, neutral)))", "judged(activities(net, params, x.flatten(1)))",
+           FORWARD),
+    Defect("running means that stay as they are", "rules/forward_forward.py",
+           "return step.means if", "return {} if", FORWARD),
+    Defect("silent units that peer normalisation cannot wake", "rules/forward_forward.py",
+           "found.append(z + (F.relu(z) - z).detach())", "found.append(F.relu(z))", FORWARD),
+    Defect("a BatchNorm that follows every pass of a step", "nets/net.py",
+           "if training.is_first(name):", "if training is not None:", f"{NETS}::{ONCE}"),
+    Defect("a BatchNorm that evaluates by the batch", "nets/net.py",
+           "return F.batch_norm(h, mean, var, weight, bias)",
+           "return F.batch_norm(h, None, None, weight, bias, training=True)", "tests/nets/test_mlp.py"),
+    Defect("other masks in the second pass of a step", "nets/net.py",
+           "if place not in self._masks:", "if place:", f"{NETS}::{ONCE}"),
+    Defect("dropout that keeps no mean", "nets/net.py",
+           "kept.to(h.device, h.dtype) / (1.0 - rate)", "kept.to(h.device, h.dtype)", "tests/nets/test_mlp.py"),
+    Defect("a mean over the classes in the BCE", "nets/mlp.py",
+           'reduction="none").sum(dim=1)', 'reduction="none").mean(dim=1)', "tests/nets/test_mlp.py"),
+    Defect("the error of a softmax under sigmoids", "nets/mlp.py",
+           "torch.sigmoid(logits) if", "torch.softmax(logits, dim=1) if", NETS),
+    Defect("the shortcut of a stage from before the norm", "nets/resnet.py",
+           'f + F.conv2d(z, params[f"{name}.skip.weight"]', 'f + F.conv2d(h, params[f"{name}.skip.weight"]',
+           "tests/nets/test_resnet.py"),
+    Defect("running statistics that a rule trains", "rules/rule.py",
+           "return not is_buffer(name)", "return True", RULES),
+    Defect("a last batch of one under a BatchNorm", "experiment.py",
+           "if smallest < net.least_batch:", "if config.batch_size < net.least_batch:", "tests/test_experiment.py"),
+    Defect("a weight that sends its error back itself", "rules/backward.py",
+           "Linear.apply(input, weight.forward, weight.feedback, bias)",
+           "Linear.apply(input, weight.forward, weight.forward, bias)", f"{SILENT_BP}[fa-weights-resmlp]"),
+    Defect("a kernel that sends its error back itself", "rules/backward.py",
+           "Conv2d.apply(input, weight.forward, weight.feedback, bias, shape)",
+           "Conv2d.apply(input, weight.forward, weight.forward, bias, shape)", f"{BACKWARD}::{BY_LOOPS}[1]"),
+    Defect("the bias taught by a mean", "rules/backward.py",
+           "rows.sum(0) if of_bias", "rows.mean(0) if of_bias",
+           f"{BACKWARD}::test_the_step_equals_the_derivative_by_hand[resmlp-fa-weights-]"),
+    Defect("the true gradient called the credit of FA", "rules/backward.py",
+           "tap_gradients(net, through, taps[0], y)", "tap_gradients(net, params, taps[0], y)",
+           f"{BACKWARD}::{OWN_LOSS}[resmlp-fa-weights]"),
+    Defect("feedback for the layer that reads the data", "rules/backward.py",
+           "if args[0].requires_grad:", "if True:",
+           f"{BACKWARD}::test_every_weight_has_feedback_of_its_shape_but_those_that_read_the_data[resmlp-fa-weights]"),
+    Defect("a null that knows the signs", "rules/sign_symmetry.py",
+           "name: value * random_signs(value, generator)", "name: value",
+           f"{SIGNS}::test_under_the_null_the_signs_are_random_and_the_sizes_are_not[frsf]"),
+    Defect("magnitudes that are never drawn again", "rules/sign_symmetry.py",
+           'if self.variant == "brsf" else {}', 'if self.variant == "frsf" else {}',
+           f"{SIGNS}::test_magnitudes_are_constant_fixed_or_drawn_after_every_update"),
+    Defect("feedback that descends against its weight", "rules/kolen_pollack.py",
+           "name: step.grads[weight_of(name)]", "name: -step.grads[weight_of(name)]",
+           f"{KP}::test_without_decay_the_difference_of_weight_and_feedback_is_constant[sgd]"),
+    Defect("feedback of frozen blocks that learns", "rules/kolen_pollack.py",
+           "return self.trains(weight_of(name))", "return True",
+           f"{KP}::test_the_feedback_of_frozen_blocks_stays_and_that_of_the_readout_learns"),
+    Defect("noise with a mean", "rules/weight_mirror.py", "(noise - 0.5)", "noise",
+           f"{MIRROR}::test_the_expected_sum_of_a_phase_is_the_weight_times_the_power_of_the_noise"),
+    Defect("a mirror that forgets nothing", "rules/weight_mirror.py",
+           "(1.0 - self.mirror_decay) * value", "value", f"{MIRROR}::test_one_phase_by_hand_in_numpy"),
+    Defect("the phases of the start at every step", "rules/weight_mirror.py",
+           "MIRRORED in state and not bool(state[MIRRORED])", "MIRRORED in state",
+           f"{MIRROR}::test_the_phases_at_the_start_happen_once[5]"),
+    Defect("a layer inside a block not cut from the one before", "rules/direct.py",
+           "with_input(func, layer[0].detach(), args, kwargs)", "with_input(func, layer[0], args, kwargs)", LAYERS),
+    Defect("direct feedback without the mean over the batch", "rules/direct.py",
+           "self.target(net, trace.logits.detach(), y) / len(x)", "self.target(net, trace.logits.detach(), y)", LAYERS),
+    Defect("a signal inside a block that never enters", "rules/direct.py",
+           "if name in signals:", 'if name in signals and not name.endswith("weight"):', LAYERS),
+    Defect("the rows of shared feedback in the order of the positions", "rules/direct.py",
+           "feedback.repeat_interleave(shape[1] * shape[2], dim=0)", "feedback.repeat(shape[1] * shape[2], 1)", LAYERS),
+    Defect("tiled feedback as if the map had no border", "rules/direct.py",
+           "padding=KERNEL // 2)", "padding=KERNEL // 2) * 0 + feedback.sum((2, 3)).view(1, -1, 1, 1)", LAYERS),
+    Defect("the size of the error in sDFA", "rules/sdfa.py",
+           "net.output_error(logits, y).sign()", "net.output_error(logits, y)", "tests/rules/test_sdfa.py"),
+    Defect("an error in DRTP", "rules/drtp.py",
+           "return one_hot(y, logits)", "return -net.output_error(logits, y)", "tests/rules/test_drtp.py"),
+    Defect("learned feedback that never learns", "rules/dkp.py",
+           'owner == "0" or (', 'owner == "none" and (', "tests/rules/test_dkp.py"),
+    Defect("a control whose blocks' feedback learns", "rules/dkp.py",
+           "self.trains_blocks if owner.isdigit()", "True if owner.isdigit()", "tests/rules/test_dkp.py"),
 ]  # fmt: skip
 
 

@@ -28,6 +28,10 @@ CASES = {
     "bp": RunConfig(rule="bp", epochs=40, width=24, depth=3, batch_size=64, random_targets=True, dtype="float64"),
     "mlp": RunConfig(net="mlp", rule="dfa", epochs=40, sizes=(24, 20), dropout=0.2, batch_norm=True, batch_size=64),
     "dkp": RunConfig(rule="dkp", epochs=40, width=24, depth=3, batch_size=64),  # feedback that an optimizer trains
+    "kolen-pollack": RunConfig(rule="kolen-pollack", epochs=40, width=24, depth=3, batch_size=64),
+    "weight-mirror": RunConfig(  # feedback that changes after an update, with noise
+        rule="weight-mirror", epochs=40, width=24, depth=3, batch_size=64, mirror_start=5, mirror_response="sigmoid"
+    ),
 }
 KILLS = 9  # of each
 

@@ -116,6 +116,13 @@ def test_the_step_schedule_is_torchs() -> None:
         schedule.step()
 
 
+def test_the_cooldown_schedule_is_constant_and_then_linear() -> None:
+    """The schedule of Löwe's forward-forward: with epochs e from 0, 2·(1 + E − e)/E for e > E/2."""
+    config = RunConfig(lr=0.3, epochs=10, schedule="cooldown")
+    found = [learning_rate(config, epoch, 0.3) for epoch in range(1, 11)]
+    assert found == pytest.approx([0.3] * 7 + [0.24, 0.18, 0.12], rel=1e-12)
+
+
 def test_the_constant_schedule_is_constant() -> None:
     config = RunConfig(lr=0.3, epochs=5, schedule="constant")
     assert [learning_rate(config, epoch, 0.3) for epoch in range(1, 6)] == [0.3] * 5

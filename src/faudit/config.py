@@ -88,13 +88,22 @@ class RunConfig:
     lr: float = setting(1e-3, number(0.0, above=True), "learning rate of the first epoch")
     weight_decay: float = setting(0.01, number(0.0), "weight decay")
     schedule: str = setting(
-        "cosine", one_of(("cosine", "constant", "step")), "learning rate over the epochs: cosine, constant or step"
+        "cosine",
+        one_of(("cosine", "constant", "step", "cooldown")),
+        "learning rate over the epochs: cosine, constant, step, or cooldown (linear in the second half)",
     )
     milestones: tuple[int, ...] = setting(
         (), epoch_list, "epochs after which the step schedule multiplies the learning rate by lr-factor"
     )
     lr_factor: float = setting(0.1, number(0.0, above=True), "factor of the step schedule at each milestone")
     no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
+    crop: int | None = setting(
+        None, whole(0, 64), "most pixels by which a training image is shifted at random; the dataset's own by default"
+    )
+    train_size: int | None = setting(None, whole(1, 10_000_000), "training samples, at even distances; all by default")
+    train_last: int | None = setting(
+        None, whole(1, 1024), "train only the last K blocks, besides embedding and readout; all by default"
+    )
     pixels: str = setting(
         "standard", one_of(("standard", "unit")), "standardised per channel, or unit: raw pixels from 0 to 1"
     )

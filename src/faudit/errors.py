@@ -39,7 +39,7 @@ class Diverged(FauditError):
     """A phase of a learning rule that diverged. Training records it and ends the run as failed."""
 
     def __init__(self, phase: str, problem: str) -> None:
-        super().__init__(f"the {phase} phase diverged: {problem}")
+        super().__init__(f"diverged in the {phase} phase: {problem}")
         self.phase = phase
 
 

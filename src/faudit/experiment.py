@@ -18,6 +18,7 @@ from faudit.nets.net import Net, is_buffer
 from faudit.optimizers import OPTIMIZERS
 from faudit.rng import generators
 from faudit.rules import RULES
+from faudit.rules.frozen import frozen_before
 from faudit.rules.rule import Group, Rule
 from faudit.store.checkpoint import Optimizers, TrainState
 
@@ -38,12 +39,14 @@ class Experiment:
 def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     """Build an experiment as it is before the first step; writes no files."""
     dataset = dataset.with_pixels(config.pixels)
-    net, rule = build_net(config, dataset), build_rule(config)
+    net = build_net(config, dataset)
+    rule = build_rule(config, net)
     dtype, device = getattr(torch, config.dtype), usable(config.device)
     named = generators(config.seed)
     if reason := rule.refusal(net):
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
-    smallest = len(dataset.train_x) % config.batch_size or config.batch_size
+    samples = min(config.train_size or len(dataset.train_x), len(dataset.train_x))
+    smallest = samples % config.batch_size or config.batch_size
     if smallest < net.least_batch:
         raise ConfigError(
             f"batch-size: expected at least {net.least_batch} samples in every batch for the BatchNorm of net "
@@ -58,7 +61,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     for name, value in (*params.items(), *state.items()):
         value.requires_grad_(rule.trains_state(name) if name in state else not is_buffer(name))
     batches = Batches(
-        dataset,
+        dataset.reduced(config.train_size).with_crop(config.crop),
         batch_size=config.batch_size,
         augment=not config.no_augment,
         random_targets=config.random_targets,
@@ -80,8 +83,20 @@ def build_net(config: RunConfig, dataset: Dataset) -> Net:
     return NETS[config.net](dataset.sample_shape, dataset.classes, **config.settings_of("net"))
 
 
-def build_rule(config: RunConfig) -> Rule:
-    return RULES[config.rule](**config.settings_of("rule"))
+def build_rule(config: RunConfig, net: Net) -> Rule:
+    """The rule of a run; with ``train_last`` the blocks before the last ones are frozen."""
+    kind = RULES[config.rule]
+    if config.train_last is not None:
+        if not kind.trains_blocks or config.train_last > net.blocks:
+            blocks = (
+                f"{net.blocks}, the blocks of net {config.net}" if kind.trains_blocks else "no number: no block trains"
+            )
+            raise ConfigError(
+                f"train-last: expected at most {blocks}, got {config.train_last} (rule {config.rule}). "
+                "Take another --train-last, or leave it out."
+            )
+        kind = frozen_before(kind, net.blocks - config.train_last)
+    return kind(**config.settings_of("rule"))
 
 
 def build_optimizer(config: RunConfig, rule: Rule, tensors: Mapping[str, Tensor]) -> Optimizers:

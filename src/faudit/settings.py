@@ -24,6 +24,7 @@ from typing import Any, SupportsIndex
 from faudit.registry import Member, Registry, nearest, syntax_tree
 
 Parser = Callable[[Any], Any]
+LISTED = 20  # most names in a message
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def one_of(names: Iterable[str]) -> Parser:
         valid = list(names)
         if not isinstance(value, str) or value not in valid:
             near = nearest(value, valid) if isinstance(value, str) else ""
-            raise ValueError(f"one of {', '.join(valid)}{near}")
+            more = f" and {len(valid) - LISTED} more" if len(valid) > LISTED else ""
+            raise ValueError(f"one of {', '.join(valid[:LISTED])}{more}{near}")
         return value
 
     return parse

@@ -76,8 +76,8 @@ def writes(
             try:
                 train_loss = one_epoch(experiment, epoch) if epoch else None
             except Diverged as error:
-                reason = f"diverged: {error}, in epoch {epoch}"
-                run.fail({"reason": reason, "epoch": epoch, "entry": None, "tap": None, "phase": error.phase})
+                place = {"epoch": epoch, "entry": None, "tap": None, "phase": error.phase}
+                run.fail({"reason": f"{error} (epoch {epoch})", **place})
                 yield None
                 return
             diverged = train_loss is not None and not math.isfinite(train_loss)
@@ -123,12 +123,15 @@ def learning_rate(config: RunConfig, epoch: int, rate: float) -> float:
     """The learning rate of an epoch, from the rate of epoch 1.
 
     ``cosine`` falls to 0 at the epoch after the last. ``step`` is multiplied by lr-factor after each milestone.
+    ``cooldown`` is constant for half of the epochs, then falls linearly to 0 at the second epoch after the last.
     """
     if config.schedule == "constant":
         return rate
     if config.schedule == "step":
         passed = sum(milestone < epoch for milestone in config.milestones)
         return rate * float(config.lr_factor**passed)
+    if config.schedule == "cooldown":
+        return rate * min(1.0, 2.0 * (config.epochs + 2 - epoch) / config.epochs)
     return 0.5 * rate * (1.0 + math.cos(math.pi * (epoch - 1) / config.epochs))
 
 
@@ -151,7 +154,7 @@ def one_epoch(experiment: Experiment, epoch: int) -> float:
             ).items():
                 live.rule_state[name].copy_(value)
         total += step.loss * len(x)
-    return float(total) / len(experiment.dataset.train_x)
+    return float(total) / len(experiment.batches.dataset.train_x)
 
 
 def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, seconds: float) -> Row:

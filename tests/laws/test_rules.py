@@ -109,7 +109,8 @@ def test_new_feedback_changes_the_updates_that_its_credit_teaches_and_never_the_
     for matrix in feedback:
         setup.state = {**kept, matrix: torch.randn_like(kept[matrix]).requires_grad_(kept[matrix].requires_grad)}
         after = setup.grads()
-        changed = {part(name) for name in setup.params.keys() & before if not torch.equal(before[name], after[name])}
+        others = {name for name in before if not torch.equal(before[name], after[name])}
+        changed = {part(name) for name in others & setup.params.keys()}
         reached |= changed
         if setup.rule.no_credit:
             continue
@@ -122,7 +123,8 @@ def test_new_feedback_changes_the_updates_that_its_credit_teaches_and_never_the_
         assert changed or not taught, f"{matrix} is never used"
         assert ("embed" in changed) is ("embed" in taught), matrix
         assert not is_local(setup) or changed == taught, matrix
-        assert changed or any(signals) or not setup.rule.trains_blocks, f"{matrix} changes nothing"
+        # Feedback that trains may wait for its turn: it then changes its own update.
+        assert others or any(signals) or not setup.rule.trains_blocks, f"{matrix} changes nothing"
     assert reached or not feedback or not has_weights(setup, "embed"), "feedback that teaches nothing"
 
 
@@ -162,8 +164,7 @@ def test_the_penalty_adds_its_own_gradient_and_nothing_else(rule_name: str, net_
     plain = Setup(rule_name, net_name, 0, **loose(rule_name))
     if "penalty" not in RULES.settings(rule_name):
         pytest.skip("the rule has no penalty")
-    rule = Setup(rule_name, net_name, 0, **loose(rule_name), penalty=lam).rule
-    with_penalty = rule.step(plain.net, plain.params, plain.state, plain.x, plain.y).grads
+    with_penalty = Setup(rule_name, net_name, 0, **loose(rule_name), penalty=lam).grads()
     owner = f"blocks.{min(1, plain.net.blocks - 1)}" if plain.rule.trains_blocks else "embed"
     if not has_weights(plain, owner):
         pytest.skip("an embedding without weights")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from faudit.config import RunConfig
+from faudit.errors import ConfigError
+from faudit.experiment import prepare
 from faudit.nets.cnn import SmallCNN
 from faudit.nets.mlp import MLP
 from faudit.nets.net import Net, Params
@@ -17,7 +21,7 @@ from faudit.nets.student import StudentNet
 from faudit.rules.dfa_layers import DFALayers
 from faudit.rules.direct import Cuts, Place, as_matrix, drawn, places
 from tests.support.direct_by_hand import Array, direct_grads, numbers, output_errors
-from tests.support.nets import RESMLPS, Setup
+from tests.support.nets import RESMLPS, Setup, tiny_dataset
 from tests.support.oracle import gelu, gelu_slope
 from tests.support.rules_by_hand import oracle_of
 
@@ -296,6 +300,20 @@ def test_a_form_for_maps_is_refused_on_a_net_without_maps(form: str) -> None:
     net: Net = MLP((1, 2, 2), 3, sizes=(4,))
     assert DFALayers(feedback=form).refusal(net) == f"{form} feedback is for the maps of convolutions, and it has none"
     assert DFALayers(feedback=form).refusal(SmallCNN((1, 4, 4), 3)) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"net": "mlp", "feedback": "shared"}, "rule dfa-layers cannot train net mlp: shared feedback is for the maps"),
+        ({"net": "cnn", "feedback": "tile"}, "feedback: expected one of dense, shared, tiled, did you mean 'tiled'"),
+        ({"feedback_scale": 0.0}, "feedback-scale: expected a finite number > 0, got 0.0"),
+    ],
+)
+def test_feedback_that_cannot_be_is_refused_in_one_line(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        prepare(RunConfig(rule="dfa-layers", batch_size=20, **settings), tiny_dataset())
+    assert str(caught.value).startswith(told) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("named", [(), ("weight",), ("input", "weight")])

@@ -41,7 +41,7 @@ def loss_by_hand(setup: Setup, tap: int, h: Array, share: float) -> tuple[Array,
     """The gradient of the local loss at h, and those of its auxiliary weights; derivatives written out."""
     state = {name: value.detach().numpy() for name, value in setup.state.items()}
     n, labels = len(h), np.eye(setup.net.classes)[setup.y.numpy()]
-    at_h, grads = np.zeros_like(h), {}
+    at_h, grads = np.zeros_like(h), dict[str, Array]()
     if share < 1.0:
         weight, bias = state[f"aux.{tap}.pred.weight"], state[f"aux.{tap}.pred.bias"]
         error = (1.0 - share) * (softmax(h @ weight.T + bias) - labels) / n

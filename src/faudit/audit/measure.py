@@ -63,7 +63,8 @@ def reading_of(
     dataset = dataset.with_pixels(config.pixels)
     dtype = getattr(torch, config.dtype)
     x, y = dataset.buffer(config.eval_size)
-    net, rule, named = build_net(config, dataset), build_rule(config), generators(config.seed)
+    net, named = build_net(config, dataset), generators(config.seed)
+    rule = build_rule(config, net)
     initial = net.init(named["init"])
     # Missing feedback is refused and not drawn again: Γ would belong to another network.
     feedback = rule.init(net, dataset.normalise(x[:1]), named["feedback"])

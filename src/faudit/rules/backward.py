@@ -29,8 +29,10 @@ from faudit.rules.rule import Objective, Rule, State, Step, descended
 from faudit.settings import number, one_of, setting
 
 # Uses of a matrix that send an error back through its transpose, by the name that torch gives them.
-PRODUCTS = ("matmul", "__matmul__", "__rmatmul__", "mm", "addmm", "bmm", "baddbmm", "einsum", "tensordot", "bilinear",
-            "conv1d", "conv3d", "conv_transpose2d", "multi_head_attention_forward", "t", "transpose", "permute")  # fmt: skip
+PRODUCTS = (
+    "matmul", "__matmul__", "__rmatmul__", "mm", "addmm", "bmm", "baddbmm", "einsum", "tensordot", "bilinear", "conv1d",
+    "conv3d", "conv_transpose2d", "multi_head_attention_forward", "t", "transpose", "permute",
+)  # fmt: skip
 TRANSPOSES = (Tensor.T.__get__, Tensor.mT.__get__)  # type: ignore[attr-defined]  # properties written in C
 
 
@@ -41,7 +43,7 @@ class WeightRule(Rule):
     feedback_init: str = setting(
         "layer",
         one_of(("layer", "uniform", "normal", "xavier-uniform", "xavier-normal")),
-        "initial feedback: drawn like the layer's own weight, U(±1), N(0, 1), U(±√(6/n)) or N(0, 2/n), n = inputs + outputs",
+        "initial feedback: as the layer's weight, U(±1), N(0, 1), U(±√(6/n)) or N(0, 2/n), n = inputs + outputs",
     )
     feedback_scale: float = setting(1.0, number(0.0, above=True), "factor of the initial feedback")
 
@@ -229,7 +231,7 @@ class Uses(TorchFunctionMode):
     """Watches a forward pass for the weights that send errors back."""
 
     def __init__(self, params: Params) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._names = {id(value): name for name, value in params.items() if value.dim() > 1}
         self.found: list[str] = []
 

@@ -16,7 +16,9 @@ What follows for each net:
 - vit: qkv learns at the mixed values that ``out`` reads, through the attention. ``out`` learns at LN(h + a), which W1
   reads and which teaches that LayerNorm too, and at f_l = a + m, of which it is a summand. W1 and W2 are as in resmlp.
   The net spreads every signal over its tokens (``credit_tokens``).
-- With a skip, h_0 and f_0 are summands of one state and share one matrix, as in ``dfa``.
+- resnet: the first convolution of a block learns at the ReLU that the second one reads, with the BatchNorm between
+  them; the second one, and a 1 × 1 convolution beside it, at f_l. The BatchNorm in front learns through what reads it.
+- In resmlp, student and vit, h_0 and f_0 are both taught at tap 0 and share one matrix, as in ``dfa``.
 
 Feedback is named "B.<tap>" at the end of a part, and "B.<weight that reads>" inside. On the feature maps of a
 convolution the matrix of a place has one of three forms (``feedback``); a place without a map has the dense one:

@@ -5,7 +5,7 @@ where B_i enters. This is the transpose of the gradient that a weight from h_i s
 the last hidden layer of a net without a skip, B and the head get the same updates: their difference stays, and with
 weight decay it vanishes. The gradient of B_i is also that of the rule's objective, so one backward pass gives all.
 B trains with the run's optimizer and decay, at ``feedback_lr`` if it is given. With a skip, h_i is the branch f_l, and
-B_0 has the sum over h_0 and f_0.
+a matrix that teaches both h_0 and f_0 has the sum of the two.
 Stores one matrix for each hidden layer, and the optimizer's state of each. Costs one forward pass, a backward pass
 inside each layer, and an outer product for each matrix.
 Webster, Choi & Ahn, "Learning the connections in direct feedback alignment", 2020.

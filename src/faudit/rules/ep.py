@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import isfinite
 from typing import ClassVar
 
 import torch
@@ -37,17 +38,24 @@ RISEN = 10  # a relaxation has diverged if its energy ends above this many times
 
 
 class Energy(ABC):
-    """An energy over the states of a net, summed over a batch. ``h_0`` is the output of the embedding."""
+    """An energy over the states of a net, summed over a batch: how far each state is from what the last one predicts.
+
+    ``first`` is the prediction of the first state, which comes from the input and so does not relax.
+    """
 
     def __init__(self, net: Net) -> None:
         self.net = net
 
     @abstractmethod
     def free(self, params: Params, taps: list[Tensor]) -> list[Tensor]:
-        """The states of the forward pass that had these taps; the energy is zero there."""
+        """The states of the forward pass that had these taps. Each is what the last one predicts: the energy is 0."""
 
     @abstractmethod
-    def energy(self, params: Params, h_0: Tensor, states: list[Tensor]) -> Tensor:
+    def first(self, params: Params, x: Tensor) -> Tensor:
+        """The prediction of the first state."""
+
+    @abstractmethod
+    def energy(self, params: Params, first: Tensor, states: list[Tensor]) -> Tensor:
         """E."""
 
     @abstractmethod
@@ -60,13 +68,16 @@ class Energy(ABC):
 
 
 class Residual(Energy):
-    """The states are the taps, and each is predicted from the one before it."""
+    """The states are the taps."""
 
     def free(self, params: Params, taps: list[Tensor]) -> list[Tensor]:
         return taps
 
-    def energy(self, params: Params, h_0: Tensor, states: list[Tensor]) -> Tensor:
-        total = square(states[0] - h_0)
+    def first(self, params: Params, x: Tensor) -> Tensor:
+        return self.net.embed(params, x)
+
+    def energy(self, params: Params, first: Tensor, states: list[Tensor]) -> Tensor:
+        total = square(states[0] - first)
         for l, h in enumerate(states[:-1]):
             total = total + square(states[l + 1] - self.net.join(h, self.net.branch(params, l, h)))
         return 0.5 * total
@@ -84,24 +95,24 @@ class Layered(Energy):
     net: MLP
 
     def free(self, params: Params, taps: list[Tensor]) -> list[Tensor]:
-        return self._predicted(params, taps)
+        hidden = [self.net.driven(params, l, h) for l, h in enumerate(taps[:-1])]
+        return [*hidden, self.net.readout(params, taps[-1])]
 
-    def energy(self, params: Params, h_0: Tensor, states: list[Tensor]) -> Tensor:
-        predicted = self._predicted(params, self.taps(h_0, states))
-        return torch.stack([square(s - p) for s, p in zip(states, predicted, strict=True)]).sum()
+    def first(self, params: Params, x: Tensor) -> Tensor:
+        return self.net.driven(params, 0, self.net.embed(params, x))
+
+    def energy(self, params: Params, first: Tensor, states: list[Tensor]) -> Tensor:
+        total, h = square(states[0] - first), self.net.activated(0, states[0])
+        for l in range(1, self.net.blocks):
+            total = total + square(states[l] - self.net.driven(params, l, h))
+            h = self.net.activated(l, states[l])
+        return total + square(states[-1] - self.net.readout(params, h))
 
     def logits(self, params: Params, states: list[Tensor]) -> Tensor:
         return states[-1]
 
     def taps(self, h_0: Tensor, states: list[Tensor]) -> list[Tensor]:
         return [h_0, *(self.net.activated(l, s) for l, s in enumerate(states[:-1]))]
-
-    def _predicted(self, params: Params, taps: list[Tensor]) -> list[Tensor]:
-        """What each layer predicts for its state from the tap before it."""
-        return [
-            *(self.net.driven(params, l, h) for l, h in enumerate(taps[:-1])),
-            self.net.readout(params, taps[-1]),
-        ]
 
 
 ENERGIES: dict[str, type[Energy]] = {"residual": Residual, "layered": Layered}
@@ -148,8 +159,8 @@ class EP(Rule):
             trace = net.trace(fixed, x)
         loss = net.loss(trace.logits, y)
         nudged = self.nudged(net, fixed, trace.taps, y)
-        total = self.total(net, params, net.embed(params, x), nudged, y)
-        self._must_settle(loss * len(x), total, nudged)
+        total = self.total(net, params, ENERGIES[self.energy](net).first(params, x), nudged, y)
+        self._must_settle(trace.taps, loss=float(loss) * len(x), total=float(total.detach()))
         return descended(self, Objective(total / (self.beta * len(x)), loss, trace.logits), params)
 
     def credit(
@@ -162,30 +173,31 @@ class EP(Rule):
 
     def nudged(self, net: Net, params: Params, taps: list[Tensor], y: Tensor) -> list[Tensor]:
         """The states after the nudged phase, from the taps of the forward pass; ``params`` need no gradient."""
-        states = ENERGIES[self.energy](net).free(params, taps)
+        states = free = ENERGIES[self.energy](net).free(params, taps)
         with torch.enable_grad():
             for _ in range(self.steps):
                 states = [s.detach().requires_grad_() for s in states]
-                slopes = torch.autograd.grad(self.total(net, params, taps[0], states, y), states)
+                slopes = torch.autograd.grad(self.total(net, params, free[0], states, y), states)
                 states = [s.detach() - self.step_size * slope for s, slope in zip(states, slopes, strict=True)]
         return states
 
-    def total(self, net: Net, params: Params, h_0: Tensor, states: list[Tensor], y: Tensor) -> Tensor:
+    def total(self, net: Net, params: Params, first: Tensor, states: list[Tensor], y: Tensor) -> Tensor:
         """E + β·Σ_i ℓ_i, over the batch."""
         energy = ENERGIES[self.energy](net)
         loss = net.loss(energy.logits(params, states), y, reduction="sum")
-        return energy.energy(params, h_0, states) + self.beta * loss
+        return energy.energy(params, first, states) + self.beta * loss
 
-    def _must_settle(self, loss: Tensor, total: Tensor, nudged: list[Tensor]) -> None:
-        """Raise Diverged if the energy rose beyond the rounding of the states."""
-        start, end = self.beta * float(loss), float(total.detach())
-        rounding = torch.finfo(nudged[-1].dtype).eps ** 2 * float(sum(square(s) for s in nudged))
-        if not start < float("inf"):
-            raise Diverged("free", f"the loss is {float(loss)}")
-        if not end <= RISEN * (start + rounding):
-            raise Diverged(
-                "nudged", f"its energy rose from {start:.3g} to {end:.3g} in {self.steps} steps of {self.step_size:g}"
-            )
+    def _must_settle(self, taps: list[Tensor], *, loss: float, total: float) -> None:
+        """Raise Diverged if the energy of a batch rose from that of its forward pass, β·loss, beyond rounding.
+
+        The loss may vanish; rounding of the states then makes an energy of its own.
+        """
+        rounding = torch.finfo(taps[-1].dtype).eps ** 2 * float(sum(square(h) for h in taps))
+        if not isfinite(loss):
+            raise Diverged("free", f"the loss is {loss}")
+        if not (isfinite(total) and total <= RISEN * (self.beta * loss + rounding)):
+            rose = f"its energy rose from {self.beta * loss:.3g} to {total:.3g} in {self.steps} steps"
+            raise Diverged("nudged", f"{rose}. Take a smaller --step-size")
 
 
 def square(a: Tensor) -> Tensor:

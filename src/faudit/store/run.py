@@ -282,10 +282,11 @@ class Run:
 
 
 def runs_in(store: Path) -> list[Run]:
-    """Every run of a store, by name."""
+    """Every run of a store, by name. Rows without a configuration are a run that lost it."""
     with refusals(store):
         if store.is_dir():
-            return [Run(path) for path in sorted(store.iterdir()) if (path / "config.json").exists()]
+            found = map(Run, sorted(store.iterdir()))
+            return [run for run in found if (run.path / "config.json").exists() or run.rows_file.exists()]
     raise no_store(store)
 
 
@@ -293,7 +294,7 @@ def run_named(name: str, runs: Path) -> Run:
     """Find a run by its directory, or by its name in the store."""
     with refusals(name):
         run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
-    if run.status == Status.NEW:
+    if run.status == Status.NEW and not run.rows_file.exists():
         names = [run.name for run in runs_in(runs)]
         raise StoreError(
             f"unknown run {name!r}{nearest(name, names)}: expected a directory or one of the {len(names)} runs in "
