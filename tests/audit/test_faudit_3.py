@@ -30,7 +30,7 @@ def test_it_is_faudit_2_with_three_more_checks() -> None:
     [
         ({"gamma": [0.4, 0.4, 0.0, 0.4]}, ["blocks", "samples"]),
         ({"gamma_others": [0.05, 0.05, 0.19, 0.05]}, ["samples"]),
-        ({"swap_cosines": [1.0] * 6, "swap_cosine": 1.0}, ["swap"]),
+        ({"swap_cosines": [1.0] * 6}, ["swap"]),
     ],
 )
 def test_one_more_check_fires_where_faudit_2_has_none(entries: dict[str, Any], fires: list[str]) -> None:
@@ -92,6 +92,6 @@ def test_an_update_that_other_feedback_does_not_turn_fires() -> None:
     assert Swap().find(case(swap_cosines=[*same, 0.5])).status == FIRED, "the readout does not count"
     assert Swap().find(case(swap_cosines=[None] * 5 + [1.0])).status == UNDECIDED
     assert Swap().find(case(swap_cosines=None)).status == NOT_MEASURED
-    assert Swap().find(case(swap_cosine=None, swap_cosines=[None] * 6)).status == NOT_APPLICABLE
+    assert Swap().find(case(swap_cosines=[None] * 6)).status == NOT_APPLICABLE
     assert Swap().find(case(rule="frozen-dfa")).status == NOT_APPLICABLE
     assert Swap().find(replace(case(), config=None)).status == NOT_APPLICABLE

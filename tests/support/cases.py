@@ -30,7 +30,6 @@ HEALTHY: dict[str, Any] = {
     "reference_rank": [5.0] * 5,
     "gamma_others": [0.05] * 4,
     "gamma_others_std": [0.005] * 4,
-    "swap_cosine": 0.2,
     "swap_cosines": [0.1] * 5 + [1.0],
     "test_acc": 0.9,
 }

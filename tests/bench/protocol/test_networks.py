@@ -190,6 +190,15 @@ def test_a_measured_case_is_reproducible_and_its_control_is_a_frozen_run(monkeyp
     assert rows[0]["block_turn"] == [0.0] * 3
 
 
+def test_what_is_planted_after_training_is_in_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunConfig(net="mlp", rule="kolen-pollack", sizes=(8,), epochs=3, batch_size=32, lr=3e-3, weight_decay=3.0)
+    kinds = {"near": Planted(True, "a test", config), "far": Planted(False, "a test", config, after="swapped")}
+    monkeypatch.setattr(bench, "CASES", kinds)
+    rows = {name: measured(Task(name, config)) for name in kinds}
+    assert rows["near"]["weight_angle"][0] < 45 < rows["far"]["weight_angle"][0]
+    assert rows["near"]["test_acc"] == rows["far"]["test_acc"], "the weights are the same"
+
+
 def test_the_digest_of_the_code_is_of_files_that_exist() -> None:
     assert all((bench.PACKAGE / entry).exists() for entry in bench.MADE_BY) and len(bench.made_by()) == 16
 

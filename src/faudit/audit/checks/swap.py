@@ -30,9 +30,10 @@ class Swap(Check):
             return self.finding(NOT_APPLICABLE, "the rule of a foreign model is not known", threshold=limit)
         if self.lacks_entries(row):
             return self.finding(NOT_MEASURED, "the feedback was not swapped", threshold=limit)
-        if row.get("swap_cosine") is None:
+        *below, readout = row["swap_cosines"]
+        known = [cosine for cosine in below if cosine is not None]
+        if not known and readout is None:
             return self.finding(NOT_APPLICABLE, "the rule has no feedback weights", threshold=limit)
-        known = [cosine for cosine in row["swap_cosines"][:-1] if cosine is not None]
         if not known:
             return self.finding(UNDECIDED, "no part below the readout gets an update", threshold=limit)
         value = 1.0 - min(known)
