@@ -88,7 +88,7 @@ FAUDIT_1 = Protocol(
 FAUDIT_2 = Protocol("faudit-2", checks=(*FAUDIT_1.checks, Chance()), labels=FAUDIT_1.labels)
 FAUDIT_3 = Protocol(
     "faudit-3",
-    checks=(*FAUDIT_2.checks, Blocks(each=3.0), Samples(own=3.0), Swap(turned=1e-6)),
+    checks=(*FAUDIT_2.checks, Blocks(each=4.0), Samples(own=3.0), Swap(turned=1e-6)),
     labels=FAUDIT_1.labels,
 )
 PAPER = Protocol(

@@ -221,8 +221,8 @@ def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, caps
     rows = tmp_path / "rows.jsonl"
     code = bench.made_by()
     for task in tasks([7]):
-        config = task.config.with_(epochs=1, width=16) if task.config.net != "cnn" else task.config.with_(epochs=1)
-        if task.config.net == "vit" or task.config.depth > 8:
+        config = task.config.with_(epochs=1, **({"width": 16} if "width" in task.config.settings else {}))
+        if task.config.net == "vit" or task.config.settings.get("depth", 0) > 8:
             config = config.with_(depth=2)
         row = measured(Task(task.case, config)) if task.case in ("", "bp", "dfa as published") else None
         row = row or Row(SOUND | HEALTHY, test_acc=0.5, test_samples=360, classes=10)

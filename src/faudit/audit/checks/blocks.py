@@ -24,7 +24,7 @@ class Blocks(Check):
     reads: ClassVar[tuple[str, ...]] = ("gamma", "gamma_null_draws", "gamma_null_std", "gamma_bp")
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"each": (1.0, 1.77, 2.5, 3.0, 4.0)}
 
-    each: float = 3.0  # fires where a block is not so many standard deviations above chance
+    each: float = 4.0  # fires where a block is not so many standard deviations above chance
 
     def find(self, case: Case) -> Finding:
         row, limit = case.last, self.each
