@@ -161,6 +161,15 @@ def test_the_feedback_of_every_healthy_network_is_as_near_to_the_weights_as_its_
                 assert angle < largest_angle(case.near, shape.numel()), (name, seed)
 
 
+def test_feedback_that_learns_with_the_wrong_sign_points_against_the_weights_it_replaces() -> None:
+    committed = json.loads((PROTOCOL / "confusion.json").read_text())
+    rows = {key: entry["row"] for key, entry in held(PROTOCOL / "rows.jsonl").items()}
+    for name in ("kolen-pollack, sign flipped", "dkp, sign flipped", "mirror, sign flipped"):
+        for seed in committed["seeds"]:
+            row = rows[Task(name, CASES[name].config.with_(seed=seed)).key]
+            assert row["weight_angle"][-1] > 90.0, (name, seed)  # of the last hidden layer, taught through the head
+
+
 def feedback_shapes(config: RunConfig) -> list[torch.Size]:
     """The shape of every feedback matrix that replaces a weight, in the order of the rows."""
     experiment = prepare(config, DATASETS["digits"](None))

@@ -16,7 +16,7 @@ from faudit.audit.checks.check import Case, Control
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK
 from faudit.bench.protocol import faults, wrong_rules
 from faudit.bench.protocol import networks as bench
-from faudit.bench.protocol.cases import CASES, NEW, REPORT, SEEN, SET, Planted, half, largest_angle
+from faudit.bench.protocol.cases import CASES, LATER, NEW, REPORT, SEEN, SET, Planted, half, largest_angle
 from faudit.bench.protocol.confusion import Column, document, named, page
 from faudit.bench.protocol.networks import Task, held, measured, tasks, whole_lines
 from faudit.cli.main import main
@@ -59,7 +59,7 @@ def test_healthy_is_the_true_gradient_or_feedback_near_the_weights_and_nothing_c
 
 
 def test_both_halves_have_healthy_and_broken_kinds_and_every_kind_that_was_looked_at_is_no_report() -> None:
-    assert {half(name) for name in SEEN} == {SET} and not SEEN.keys() & NEW.keys()
+    assert {half(name) for name in SEEN} == {SET} and len(SEEN) + len(NEW) + len(LATER) == len(CASES)
     kinds = {(half(name), case.healthy): 0 for name, case in CASES.items()}
     for name, case in CASES.items():
         kinds[half(name), case.healthy] += 1
@@ -197,6 +197,14 @@ def test_what_is_planted_after_training_is_in_the_row(monkeypatch: pytest.Monkey
     rows = {name: measured(Task(name, config)) for name in kinds}
     assert rows["near"]["weight_angle"][0] < 45 < rows["far"]["weight_angle"][0]
     assert rows["near"]["test_acc"] == rows["far"]["test_acc"], "the weights are the same"
+
+
+def test_a_row_is_known_by_what_is_planted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for plant, after in (("", ""), ("feedback_zero", ""), ("", "swapped"), ("feedback_zero", "swapped")):
+        monkeypatch.setattr(bench, "CASES", {"one": Planted(False, "a test", SMALL, plant, after)})
+        keys.add(Task("one", SMALL).key)
+    assert len(keys) == 4 and Task("", SMALL).key == f"control {SMALL.run_id}"
 
 
 def test_the_digest_of_the_code_is_of_files_that_exist() -> None:

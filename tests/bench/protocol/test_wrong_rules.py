@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from faudit import RunConfig
-from faudit.bench.protocol.cases import CASES, NEW, Planted
+from faudit.bench.protocol.cases import CASES, LATER, NEW, Planted
 from faudit.bench.protocol.wrong_rules import FlippedDKP, FlippedKolenPollack, OppositeSigns, OtherTeacher, RandomSigns
 from faudit.data import DATASETS
 from faudit.experiment import Experiment, prepare
@@ -40,7 +40,7 @@ def with_rule(rule: Rule, of: str) -> Setup:
     return setup
 
 
-@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("name", [*NEW, *LATER])
 def test_every_new_kind_trains_and_is_measured(name: str) -> None:
     case = CASES[name]
     small = {"epochs": 1, "probe_epochs": (1,), "eval_size": 20, "batch_size": 512}

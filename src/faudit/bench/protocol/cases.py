@@ -11,7 +11,9 @@ How near is near is said before any verdict is known, as the largest angle betwe
 
 The list ``SEEN`` was fixed before the thresholds of movement and rank were examined. The one exception is "reference
 lost": it was added last, and no threshold was changed for it. The list ``NEW`` was fixed before any of its kinds had a
-verdict. ``half`` divides the kinds into those on which thresholds may be set and those on which results are reported.
+verdict. Two of its kinds have other rates since, because their angles contradicted their labels: the weights of
+"kolen-pollack resmlp" decayed away, and those of "dkp, sign flipped" turned to the feedback. ``half`` divides the kinds
+into those on which thresholds may be set and those on which results are reported.
 """
 
 from __future__ import annotations
@@ -148,7 +150,7 @@ DEEPER: dict[str, Any] = {"net": "mlp", "sizes": (64, 64, 64)}
 
 NEW: dict[str, Planted] = {
     "kolen-pollack mlp": near("learned", rule="kolen-pollack", **DECAYED),
-    "kolen-pollack resmlp": near("learned", rule="kolen-pollack", epochs=20, **SMALL, **DECAYED),
+    "kolen-pollack resmlp": near("learned", rule="kolen-pollack", lr=6e-3, weight_decay=1.0, epochs=20, **SMALL),
     "kolen-pollack cnn": near("learned", rule="kolen-pollack", net="cnn", epochs=10, **DECAYED),
     "weight mirror mlp": near("learned", rule="weight-mirror"),
     "weight mirror resmlp": near("learned", rule="weight-mirror", epochs=20, **SMALL),
@@ -202,7 +204,9 @@ NEW: dict[str, Planted] = {
     "kolen-pollack, sign flipped": broken(
         "B gets minus the updates of W", "FlippedKolenPollack", rule="kolen-pollack", net="mlp", **DECAYED
     ),
-    "dkp, sign flipped": broken("B learns with the wrong sign", "FlippedDKP", rule="dkp", net="mlp"),
+    "dkp, sign flipped": broken(
+        "B learns with the wrong sign", "FlippedDKP", rule="dkp", feedback_lr=0.01, net="mlp"
+    ),
     "mirror, sign flipped": broken("B mirrors −W", "WrongMirror", rule="weight-mirror", net="mlp"),
     "mirror, units shuffled": broken(
         "B mirrors other units", "ShuffledMirror", rule="weight-mirror", epochs=20, **SMALL
@@ -218,4 +222,34 @@ NEW: dict[str, Planted] = {
     "samples mixed up": broken("the gradient of another sample", "OtherSamples", epochs=20, **SMALL),
 }  # fmt: skip
 
-CASES: dict[str, Planted] = {**SEEN, **NEW}
+# Faults of ``SEEN`` on rules with feedback, and more feedback that was swapped. They were listed after a first look at
+# two seeds of ``NEW``. No threshold was changed after that look.
+LATER: dict[str, Planted] = {
+    "random targets (kolen-pollack)": broken(
+        "fresh uniform labels", rule="kolen-pollack", net="mlp", random_targets=True, **DECAYED
+    ),
+    "random targets (weight mirror)": broken(
+        "fresh uniform labels", rule="weight-mirror", epochs=20, random_targets=True, **SMALL
+    ),
+    "exploded (sign symmetry)": broken(
+        "one branch is ten million times as long", "exploded", rule="sign-symmetry", epochs=20, **SMALL
+    ),
+    "one dead block (weight mirror)": broken(
+        "no unit of block 1 ever fires", "dead_block", rule="weight-mirror", epochs=20, **SMALL
+    ),
+    "saturated units (kolen-pollack)": broken(
+        "every tanh sits at ±1", "saturated", rule="kolen-pollack", net="student", width=64, epochs=20
+    ),
+    "reference lost (sign symmetry)": broken(
+        "float32's steps are as large as the states", "offset", rule="sign-symmetry", epochs=20, **SMALL
+    ),
+    "feedback swapped (dkp)": broken("other feedback after training", after="swapped", rule="dkp", net="mlp"),
+    "feedback swapped (weight mirror)": broken(
+        "other feedback after training", after="swapped", rule="weight-mirror", net="mlp"
+    ),
+    "feedback swapped (state bridge)": broken(
+        "another auxiliary net after training", after="swapped", rule="state-bridge", epochs=15, **SMALL
+    ),
+}  # fmt: skip
+
+CASES: dict[str, Planted] = {**SEEN, **NEW, **LATER}

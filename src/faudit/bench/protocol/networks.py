@@ -30,7 +30,7 @@ PACKAGE = Path(__file__).parents[2]
 # The code that decides a measured row. The audit is not part of it, since it only judges the rows.
 MADE_BY = (
     "nets", "rules", "data", "probes", "bench/protocol/faults.py", "bench/protocol/wrong_rules.py",
-    "bench/protocol/cases.py", "config.py", "train.py", "experiment.py", "tensors.py", "rng.py",
+    "config.py", "train.py", "experiment.py", "tensors.py", "rng.py",
 )  # fmt: skip
 
 
@@ -43,7 +43,9 @@ class Task:
 
     @property
     def key(self) -> str:
-        return f"{self.case or 'control'} {self.config.run_id}"
+        """What the row depends on besides the code: the configuration and what is planted."""
+        changes = (CASES[self.case].plant, CASES[self.case].after) if self.case else ()
+        return " ".join(filter(None, (self.case or "control", *changes, self.config.run_id)))
 
 
 def tasks(seeds: Sequence[int]) -> list[Task]:
