@@ -73,6 +73,10 @@ SILENT_BP = f"{RULES}::test_a_rule_with_feedback_teaches_no_part_below_the_last_
 BY_LOOPS = "test_a_convolution_sends_its_error_back_through_its_feedback_by_explicit_loops"
 OWN_LOSS = "test_the_credit_is_the_pseudo_gradient_of_each_samples_own_loss"
 
+EP, AUXILIARY, STATE, BRIDGE, PLACEBO = (
+    f"tests/rules/test_{name}.py" for name in ("ep", "auxiliary", "state_bridge", "credit_bridge", "placebo")
+)
+
 
 @dataclass(frozen=True)
 class Defect:
@@ -417,6 +421,41 @@ DEFECTS = [
     Defect("the phases of the start at every step", "rules/weight_mirror.py",
            "MIRRORED in state and not bool(state[MIRRORED])", "MIRRORED in state",
            f"{MIRROR}::test_the_phases_at_the_start_happen_once[5]"),
+    Defect("EP without the embedding's term", "rules/ep.py",
+           "total = square(states[0] - first)\n", "total = 0.0 * square(states[0] - first)\n",
+           f"{EP}::test_on_a_linear_net_the_update_is_that_of_the_closed_form"),
+    Defect("an update that is not divided by β", "rules/ep.py",
+           "Objective(total / (self.beta * len(x))", "Objective(total / len(x)",
+           f"{EP}::test_on_a_linear_net_the_update_is_that_of_the_closed_form"),
+    Defect("credit towards a larger loss", "rules/ep.py",
+           "net.tap(free[l] - moved[l])", "net.tap(moved[l] - free[l])",
+           f"{EP}::test_the_credit_is_minus_the_shift_of_the_taps_over_beta"),
+    Defect("a relaxation that may rise as long as it is finite", "rules/ep.py",
+           "isfinite(total) and total <= RISEN * (self.beta * loss + rounding)", "isfinite(total)",
+           f"{EP}::test_a_relaxation_that_diverges_ends_the_run_with_its_phase[float64]"),
+    Defect("an own loss that trains the head", "rules/credit_bridge.py",
+           "fixed = {name: weight.detach() for name, weight in params.items()}\n        (true,) = torch.autograd.grad("
+           'net.loss(net.readout(fixed, end), y, reduction="sum"), end)',
+           "(true,) = torch.autograd.grad("
+           'net.loss(net.readout(params, end), y, reduction="sum"), end, create_graph=True)',
+           f"{AUXILIARY}::test_no_gradient_of_the_own_loss_reaches_the_main_net"),
+    Defect("a soft maximum", "rules/credit_bridge.py",
+           "torch.logsumexp(-values / self.temperature, dim=0)", "-torch.logsumexp(values / self.temperature, dim=0)",
+           f"{BRIDGE}::test_the_target_is_the_soft_minimum_of_the_slow_copy_by_hand"),
+    Defect("a slow copy that is fast", "rules/credit_bridge.py",
+           "torch.lerp(state[name], state[slow_name(name)], self.ema)",
+           "torch.lerp(state[slow_name(name)], state[name], self.ema)",
+           f"{BRIDGE}::test_the_slow_copy_follows_by_hand_and_updates_are_counted"),
+    Defect("a warm-up that never ends", "rules/credit_bridge.py",
+           '"updates": state["updates"] + 1', '"updates": state["updates"]',
+           f"{BRIDGE}::test_the_slow_copy_follows_by_hand_and_updates_are_counted"),
+    Defect("a placebo that reads the loss", "rules/placebo.py",
+           "(self.value(net, state, tap, net.tap(whole)) - noise)",
+           '(self.value(net, state, tap, net.tap(whole)) - net.loss(trace.logits.detach(), y, reduction="none"))',
+           f"{PLACEBO}::test_the_share_of_the_auxiliary_net_does_not_depend_on_labels_or_logits[resmlp]"),
+    Defect("a bridge that predicts the state before the last", "rules/state_bridge.py",
+           "net.tap(trace.taps[-1])", "net.tap(trace.taps[-2])",
+           f"{STATE}::test_the_own_loss_is_the_normalised_squared_error_by_hand[resmlp]"),
     Defect("a layer inside a block not cut from the one before", "rules/direct.py",
            "with_input(func, layer[0].detach(), args, kwargs)", "with_input(func, layer[0], args, kwargs)", LAYERS),
     Defect("direct feedback without the mean over the batch", "rules/direct.py",

@@ -33,8 +33,8 @@ def test_a_run_has_every_entry_at_epoch_0_and_after_each_epoch(tmp_path: Path) -
     for row in rows:
         assert list(row) == [
             "epoch", "hidden_norms", "grad_norms", "grad_norms_frobenius", "gamma", "gamma_undefined", "fitted",
-            "acc_eval", "loss_eval", "test_acc", "eval_samples", "test_samples", "classes", "train_loss", "seconds",
-            "probe_seconds",
+            "acc_eval", "loss_eval", "weight_cosine", "weight_angle", "test_acc", "eval_samples", "test_samples",
+            "classes", "train_loss", "seconds", "probe_seconds",
         ]  # fmt: skip
         assert [len(row[name]) for name in ("hidden_norms", "grad_norms", "grad_norms_frobenius")] == [3, 3, 3]
         assert len(row["gamma"]) == len(row["gamma_undefined"]) == 2

@@ -97,12 +97,14 @@ class RunConfig:
     )
     lr_factor: float = setting(0.1, number(0.0, above=True), "factor of the step schedule at each milestone")
     no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
-    crop: int | None = setting(
-        None, whole(0, 64), "most pixels by which a training image is shifted at random; the dataset's own by default"
+    crop: int = setting(
+        -1, whole(-1, 64), "most pixels by which a training image is shifted at random; -1 for the dataset's own"
     )
-    train_size: int | None = setting(None, whole(1, 10_000_000), "training samples, at even distances; all by default")
-    train_last: int | None = setting(
-        None, whole(1, 1024), "train only the last K blocks, besides embedding and readout; all by default"
+    no_shuffle: bool = setting(False, switch, "take the training samples in the dataset's own order in every epoch")
+    drop_last: bool = setting(False, switch, "leave out the last batch of an epoch if it is smaller than the others")
+    train_size: int = setting(0, whole(0, 10_000_000), "training samples, at even distances; 0 for all")
+    train_last: int = setting(
+        0, whole(0, 1024), "train only the last K blocks, embedding and readout; 0 for all blocks"
     )
     pixels: str = setting(
         "standard", one_of(("standard", "unit")), "standardised per channel, or unit: raw pixels from 0 to 1"

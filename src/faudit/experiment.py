@@ -46,11 +46,12 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     if reason := rule.refusal(net):
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
     samples = min(config.train_size or len(dataset.train_x), len(dataset.train_x))
-    smallest = samples % config.batch_size or config.batch_size
+    rest = 0 if config.drop_last else samples % config.batch_size
+    smallest = rest or config.batch_size
     if smallest < net.least_batch:
         raise ConfigError(
             f"batch-size: expected at least {net.least_batch} samples in every batch for the BatchNorm of net "
-            f"{config.net}, got {smallest} in the last batch. Take another --batch-size."
+            f"{config.net}, got {smallest} in the last batch. Take another --batch-size, or --drop-last."
         )
     params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
@@ -64,6 +65,8 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
         dataset.reduced(config.train_size).with_crop(config.crop),
         batch_size=config.batch_size,
         augment=not config.no_augment,
+        shuffle=not config.no_shuffle,
+        drop_last=config.drop_last,
         random_targets=config.random_targets,
         dtype=dtype,
         device=device,
@@ -86,7 +89,7 @@ def build_net(config: RunConfig, dataset: Dataset) -> Net:
 def build_rule(config: RunConfig, net: Net) -> Rule:
     """The rule of a run; with ``train_last`` the blocks before the last ones are frozen."""
     kind = RULES[config.rule]
-    if config.train_last is not None:
+    if config.train_last:
         if not kind.trains_blocks or config.train_last > net.blocks:
             blocks = (
                 f"{net.blocks}, the blocks of net {config.net}" if kind.trains_blocks else "no number: no block trains"

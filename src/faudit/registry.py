@@ -11,13 +11,14 @@ import difflib
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from faudit.errors import ConfigError
 
 Member = TypeVar("Member")
+LISTED = 24  # most names in a message
 
 
 class Registry(Mapping[str, Member], Generic[Member]):
@@ -105,7 +106,13 @@ def _parsed(path: str, modified: int) -> ast.Module:
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:
     """The message for an unknown name, with the closest valid name and all valid names."""
     names = list(valid)
-    return f"unknown {what} {str(name)!r}{nearest(name, names)}. Valid: {', '.join(names)}"
+    return f"unknown {what} {str(name)!r}{nearest(name, names)}. Valid: {some_of(names)}"
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Names in a message: all of them, or the first ones and how many more there are."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
 
 
 def nearest(name: object, valid: Iterable[str]) -> str:

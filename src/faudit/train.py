@@ -154,7 +154,7 @@ def one_epoch(experiment: Experiment, epoch: int) -> float:
             ).items():
                 live.rule_state[name].copy_(value)
         total += step.loss * len(x)
-    return float(total) / len(experiment.batches.dataset.train_x)
+    return float(total) / experiment.batches.samples
 
 
 def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, seconds: float) -> Row:

@@ -179,4 +179,4 @@ def test_a_smaller_training_set_is_spread_over_the_whole_and_the_test_set_stays(
     experiment = prepare(RunConfig(depth=1, width=5, batch_size=5, train_size=20), data)
     assert torch.equal(experiment.batches.dataset.train_x, data.train_x[::3])
     assert experiment.dataset.fingerprint() == data.fingerprint() and experiment.dataset.test_x is data.test_x
-    assert data.reduced(60) is data is data.reduced(None) is data.reduced(99)
+    assert data.reduced(60) is data is data.reduced(0) is data.reduced(99)

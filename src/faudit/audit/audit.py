@@ -44,7 +44,7 @@ def control_of(config: RunConfig) -> RunConfig:
     branches = {"penalty": 0.0, "clip": config.defaults.get("clip")}
     plain = {name: value for name, value in branches.items() if name in config.defaults}
     logged = {"keep_epochs": (), "probe_epochs": (), "log_every": 1}
-    return config.with_(rule=control_name(config.rule), random_targets=False, train_last=None, **plain, **logged)
+    return config.with_(rule=control_name(config.rule), random_targets=False, train_last=0, **plain, **logged)
 
 
 class ControlIndex:

@@ -140,8 +140,8 @@ TIMED = {"data_dir": None, "threads": 2, "repeats": 3}
 BENCHES = {
     "train": Bench(bench_train, TIMED),
     "audit": Bench(bench_audit, TIMED),
-    "rules": Bench(bench_rules, {"threads": 2, "repeats": 5, "out": None}),
     "sweep": Bench(bench_sweep, {"jobs": None}),
     "protocol": Bench(bench_protocol, {"seeds": (7, 8, 9), "jobs": None, "out": Path("protocol")}),
+    "rules": Bench(bench_rules, {"threads": 2, "repeats": 5, "out": None}),
 }
 FLAGS = {name: value for bench in BENCHES.values() for name, value in bench.flags.items()}

@@ -32,8 +32,8 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.family == "papers":
-        return list_papers(args)
+    if args.family in TABLES:
+        return TABLES[args.family](args)
     family = FAMILIES[args.family]
     entries = {name: family.summary(name) for name in family}
     if args.json:
@@ -65,3 +65,23 @@ def list_papers(args: argparse.Namespace) -> int:
     rows = [[name, *(str(fact[column]) for column in COLUMNS[1:])] for name, fact in facts.items()]
     say(listed(COLUMNS, rows, left=("paper", "reference", "title")))
     return 0
+
+
+def list_rules(args: argparse.Namespace) -> int:
+    """One table of the rules: what each is, what it needs, and where it comes from."""
+    from faudit.cli.tables import listed
+    from faudit.rules.cards import card
+
+    facts = {name: card(name) for name in RULES if name not in RULES.controls}
+    if args.json:
+        print_json({**facts, **{name: RULES.summary(name) for name in RULES.controls}})
+        return 0
+    columns = ("rule", "method", "needs", "reference")
+    say(listed(columns, [[fact[column] for column in columns] for fact in facts.values()], left=columns))
+    say(
+        "frozen-RULE is the control of a rule: its blocks keep their initial weights. See also `faudit show rule NAME`."
+    )
+    return 0
+
+
+TABLES = {"papers": list_papers, "rules": list_rules}

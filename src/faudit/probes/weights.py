@@ -21,7 +21,7 @@ from faudit.tensors import cosines, mean_defined, norms
 class Weights(Probe):
     """The angle between each feedback matrix and the forward weight that it replaces."""
 
-    tier: ClassVar[Tier] = "full"
+    tier: ClassVar[Tier] = "cheap"
     version: ClassVar[int] = 2
     needs: ClassVar[tuple[Need, ...]] = (
         "parameters",

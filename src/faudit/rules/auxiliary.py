@@ -56,7 +56,7 @@ class AuxiliaryRule(LocalRule):
         """New weights for states of these widths and ``inputs`` further inputs."""
         hidden = self.auxiliary_width
         drawn: dict[str, Tensor] = {}
-        for width in dict.fromkeys(widths):
+        for width in dict.fromkeys(widths):  # one matrix for each width; bias and further columns are the last one's
             weight, drawn["aux.in.bias"] = linear(generator, inputs=width + inputs, outputs=hidden)
             drawn[f"aux.in.{width}.weight"] = weight[:, :width].contiguous()
             drawn["aux.in.weight"] = weight[:, width:].contiguous()

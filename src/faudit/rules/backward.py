@@ -66,9 +66,9 @@ class WeightRule(Rule):
             f"B.{name}": draw(empty(*shape), self.feedback_scale, generator) for name, shape in replaceable(net).items()
         }
 
-    def feedback(self, params: Params, state: State) -> dict[str, Tensor]:
+    def feedback(self, net: Net, params: Params, state: State) -> dict[str, Tensor]:
         """What replaces each weight in the backward pass, by the name of the weight."""
-        return {weight_of(name): value.detach() for name, value in state.items() if self.is_feedback(name)}
+        return {name: state[f"B.{name}"].detach() for name in replaceable(net)}
 
     def forward_of(self, net: Net, params: Params) -> dict[str, Tensor]:
         return {f"B.{name}": params[name] for name in replaceable(net)}
@@ -83,7 +83,7 @@ class WeightRule(Rule):
         *,
         generator: torch.Generator | None = None,
     ) -> Step:
-        logits = net.forward(sent_back(params, self.feedback(params, state)), x)
+        logits = net.forward(sent_back(params, self.feedback(net, params, state)), x)
         loss = net.loss(logits, y)
         return descended(self, Objective(loss, loss, logits), params)
 
@@ -91,7 +91,7 @@ class WeightRule(Rule):
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
         """The pseudo-gradient of each sample's loss at the teaching taps."""
-        through = sent_back(params, self.feedback(params, state))
+        through = sent_back(params, self.feedback(net, params, state))
         return [net.tap(gradient) for gradient in tap_gradients(net, through, taps[0], y)[: net.signals]]
 
 

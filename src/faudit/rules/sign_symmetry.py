@@ -55,8 +55,9 @@ class SignSymmetry(WeightRule):
     ) -> dict[str, Tensor]:
         return self.magnitudes(net, generator) if self.variant == "brsf" else {}
 
-    def feedback(self, params: Params, state: State) -> dict[str, Tensor]:
-        return {name: params[name].detach().sign() * value for name, value in super().feedback(params, state).items()}
+    def feedback(self, net: Net, params: Params, state: State) -> dict[str, Tensor]:
+        sizes = super().feedback(net, params, state)
+        return {name: params[name].detach().sign() * size for name, size in sizes.items()}
 
     def fresh(self, net: Net, state: State, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """New magnitudes with random signs, because feedback with the signs of W knows the weights."""

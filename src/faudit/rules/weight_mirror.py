@@ -62,7 +62,7 @@ class WeightMirror(WeightRule):
     ) -> dict[str, Tensor]:
         starts = MIRRORED in state and not bool(state[MIRRORED])
         phases = 1 + (self.mirror_start if starts else 0)
-        feedback = {name: value for name, value in self.feedback(params, state).items() if self.trains(name)}
+        feedback = {name: value for name, value in self.feedback(net, params, state).items() if self.trains(name)}
         for _ in range(phases):
             for name, value in feedback.items():
                 feedback[name] = (1.0 - self.mirror_decay) * value + self.mirror_lr * self.mirrored(

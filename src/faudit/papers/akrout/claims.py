@@ -8,7 +8,7 @@ from __future__ import annotations
 from faudit.figures.figure import at
 from faudit.papers.claim import Asked, Between, Claim, Part, at_epoch, dip, full_accuracy
 
-ASKED = Asked(epochs=100, seeds=3)
+ASKED = Asked(epochs=100, seeds=1)
 ANGLE = at("weight_angle", -1)  # of the output layer's weight, the only one that an error is sent through
 # Their epoch → accuracy in percent.
 ACCURACIES = {
