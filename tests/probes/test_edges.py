@@ -49,6 +49,8 @@ UNDEFINED: dict[str, set[str]] = {
     "movement": set(),
     "rank": {"reference_rank"},
     "weights": {"weight_cosine", "weight_angle"},
+    "swap": set(),
+    "samples": {"gamma_others", "gamma_others_std"},
 }
 
 

@@ -100,7 +100,7 @@ def bench_rules(*, threads: int, repeats: int, out: Path | None) -> Told:
 
 def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told:
     """Train the missing planted networks, judge all of them, and write the table."""
-    from faudit.bench.protocol.confusion import document, page
+    from faudit.bench.protocol.confusion import HALVES, document, page
     from faudit.bench.protocol.networks import all_rows, cases_of, made_by
     from faudit.store.files import write_json, write_text
     from faudit.sweep.engine import cores
@@ -115,11 +115,16 @@ def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told
     result = document(cases_of(seeds, out=rows), seeds=seeds, code=made_by())
     write_json(out / "confusion.json", result)
     write_text(out / "confusion.md", page(result))
-    lines = [
-        f"{name}: catches {column['broken']['walked_back']} of {column['broken']['n']} broken, "
-        f"flags {column['healthy']['walked_back']} of {column['healthy']['n']} healthy"
-        for name, column in result["columns"].items()
-    ]
+    lines = []
+    for part, title in HALVES.items():
+        lines.append(f"{title}:")
+        for name, column in result["columns"].items():
+            broken, healthy = column[part]["broken"], column[part]["healthy"]
+            lines.append(
+                f"  {name}: catches {broken['walked_back']} of {broken['n']} broken, "
+                f"flags {healthy['walked_back']} of {healthy['n']} healthy "
+                f"({healthy['trustworthy']} trustworthy, {healthy['inconclusive']} inconclusive)"
+            )
     return result, [*lines, str(out / "confusion.md")]
 
 

@@ -118,5 +118,7 @@ PROBES = Probes(
         "movement": "faudit.probes.movement:Movement",
         "rank": "faudit.probes.rank:Rank",
         "weights": "faudit.probes.weights:Weights",
+        "swap": "faudit.probes.swap:Swap",
+        "samples": "faudit.probes.samples:Samples",
     },
 )

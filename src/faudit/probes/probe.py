@@ -129,12 +129,16 @@ class Reading:
         return [self.credits_under(self._chance_state(draw)) for draw in range(draws)]
 
     def _chance_state(self, draw: int) -> dict[str, Tensor]:
-        generator = self.generator(f"feedback.{draw}")
         if self.rule.learns_feedback and draw % 2:
+            generator = self.generator(f"feedback.{draw}")
             feedback = [name for name in self.state if self.rule.is_feedback(name)]
             orders = {name: torch.randperm(len(self.state[name]), generator=generator) for name in feedback}
             return {name: value[orders[name]] if name in orders else value for name, value in self.state.items()}
-        state = self.rule.fresh(self.net, self.state, self.x[:1], generator)
+        return self.fresh_state(f"feedback.{draw}")
+
+    def fresh_state(self, name: str) -> dict[str, Tensor]:
+        """The state with feedback drawn anew by the generator of this name."""
+        state = self.rule.fresh(self.net, self.state, self.x[:1], self.generator(name))
         return {name: value.to(self.x) if value.is_floating_point() else value for name, value in state.items()}
 
     @cached_property
