@@ -79,12 +79,12 @@ def test_random_signs_are_drawn_anew_and_opposite_signs_are_minus_those_of_the_w
     assert isinstance(rule, RandomSigns)
     before = feedback_of(experiment)
     one_epoch(experiment, 1)
-    for name, value in rule.feedback(experiment.state.params, experiment.state.rule_state).items():
+    for name, value in rule.feedback(experiment.net, experiment.state.params, experiment.state.rule_state).items():
         own = experiment.state.params[name].detach().sign()
         assert 0.3 < float((value.sign() == own).double().mean()) < 0.7
         assert not torch.equal(value, before[f"B.{name}"])
     setup = with_rule(OppositeSigns(), "sign-symmetry")
-    for name, value in OppositeSigns().feedback(setup.params, setup.state).items():
+    for name, value in OppositeSigns().feedback(setup.net, setup.params, setup.state).items():
         assert bool((value.sign() == -setup.params[name].sign()).all())
 
 

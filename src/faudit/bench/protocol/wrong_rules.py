@@ -59,7 +59,7 @@ class OtherTeacher(FAWeights):
 class UnusedKolenPollack(KolenPollack):
     """Kolen–Pollack that stores and trains its feedback, but sends errors back through the weights."""
 
-    def feedback(self, params: Params, state: State) -> dict[str, Tensor]:
+    def feedback(self, net: Net, params: Params, state: State) -> dict[str, Tensor]:
         return {}
 
 
@@ -132,16 +132,16 @@ class RandomSigns(SignSymmetry):
     ) -> dict[str, Tensor]:
         return self.magnitudes(net, generator)
 
-    def feedback(self, params: Params, state: State) -> dict[str, Tensor]:
-        return WeightRule.feedback(self, params, state)
+    def feedback(self, net: Net, params: Params, state: State) -> dict[str, Tensor]:
+        return WeightRule.feedback(self, net, params, state)
 
 
 @dataclass(frozen=True)
 class OppositeSigns(SignSymmetry):
     """Sign symmetry with the opposite sign of every weight."""
 
-    def feedback(self, params: Params, state: State) -> dict[str, Tensor]:
-        return {name: -value for name, value in super().feedback(params, state).items()}
+    def feedback(self, net: Net, params: Params, state: State) -> dict[str, Tensor]:
+        return {name: -value for name, value in super().feedback(net, params, state).items()}
 
 
 @dataclass(frozen=True)
