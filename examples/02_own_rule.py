@@ -12,7 +12,7 @@ from faudit import DATASETS, PROBES, LocalRule, Net, Reading, generators
 from faudit.nets.net import Params
 from faudit.nets.resmlp import ResMLP
 from faudit.rules.dfa import direct_feedback
-from faudit.rules.rule import State, output_error
+from faudit.rules.rule import State
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class SignDFA(LocalRule):
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
-        error = output_error(logits, y)
+        error = net.output_error(logits, y)
         return [error @ state[f"B.{l}"].T for l in range(net.signals)]
 
 

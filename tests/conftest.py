@@ -29,3 +29,31 @@ def rule_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=list(TINY_NETS))
 def net_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+# The fast suite holds every rule against these nets, and these rules against every net. The other pairs are slow.
+NETS_FOR_EVERY_RULE = ("resmlp", "mlp")
+RULES_FOR_EVERY_NET = ("bp", "dfa", "fa-weights", "dfa-layers")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the laws on most pairs of rule and net as slow, and leave out the laws of single probes on them.
+
+    There are hundreds of pairs. A probe asks a net for its taps and a rule for its credit, so a few pairs show all.
+    """
+    kept = []
+    for item in items:
+        found = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if {"rule_name", "net_name"} <= found.keys() and not is_near(str(found["rule_name"]), str(found["net_name"])):
+            if "probe_name" in found:
+                continue
+            item.add_marker(pytest.mark.slow)
+        kept.append(item)
+    items[:] = kept
+
+
+def is_near(rule: str, net: str) -> bool:
+    """Whether a pair of rule and net is in the fast suite."""
+    if rule in RULES.controls:
+        return net == "resmlp"
+    return net in NETS_FOR_EVERY_RULE or rule in RULES_FOR_EVERY_NET

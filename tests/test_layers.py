@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "faudit"
 LAYERS: list[list[str]] = [
     ["errors"],
     ["registry"],
-    ["settings"],
+    ["settings", "papers/__init__"],
     [
         "nets/__init__",
         "optimizers/__init__",
@@ -25,7 +25,6 @@ LAYERS: list[list[str]] = [
         "figures/__init__",
         "sweep/__init__",
         "audit/checks/__init__",
-        "papers/__init__",
     ],
     ["config", "rng", "tensors", "stats", "formats"],
     ["nets/", "optimizers/"],
@@ -47,7 +46,7 @@ NO_TORCH = [
     "sweep/local", "sweep/display", "sweep/study", "sweep/estimate", "sweep/tensorboard", "sweep/ray",
     "sweep/run_update",
     "bench/protocol/cases", "bench/protocol/confusion", "papers/paper", "papers/claim", "papers/document",
-    "papers/page", "papers/reproduce", "papers/faeval/__init__", "sweep/names", "figures/plan",
+    "papers/page", "papers/reproduce", "papers/figure", "papers/faeval/__init__", "sweep/names", "figures/plan",
     "figures/style", "figures/crossarch", "figures/penalty_rescue", "cli/main",
 ]  # fmt: skip
 

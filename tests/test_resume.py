@@ -15,6 +15,7 @@ import pytest
 
 from faudit.config import RunConfig
 from faudit.errors import StoreError
+from faudit.store.checkpoint import weights
 from faudit.store.run import Run
 from faudit.train import fit, stream
 from tests.support.commands import faudit
@@ -25,8 +26,14 @@ CASES = {
     "dfa": RunConfig(rule="dfa", epochs=40, width=24, depth=3, batch_size=64, penalty=0.01),
     "fa": RunConfig(rule="fa", epochs=40, width=24, depth=3, batch_size=64, optimizer="sgd", momentum=0.9, log_every=3),
     "bp": RunConfig(rule="bp", epochs=40, width=24, depth=3, batch_size=64, random_targets=True, dtype="float64"),
+    "mlp": RunConfig(net="mlp", rule="dfa", epochs=40, sizes=(24, 20), dropout=0.2, batch_norm=True, batch_size=64),
+    "dkp": RunConfig(rule="dkp", epochs=40, width=24, depth=3, batch_size=64),  # feedback that an optimizer trains
+    "kolen-pollack": RunConfig(rule="kolen-pollack", epochs=40, width=24, depth=3, batch_size=64),
+    "weight-mirror": RunConfig(  # feedback that changes after an update, with noise
+        rule="weight-mirror", epochs=40, width=24, depth=3, batch_size=64, mirror_start=5, mirror_response="sigmoid"
+    ),
 }
-KILLS = 9  # of each: 27 in all
+KILLS = 9  # of each
 
 
 @pytest.mark.slow
@@ -51,6 +58,24 @@ def test_stopping_after_any_row_changes_nothing(tmp_path: Path, stop_after: int)
     rows.close()  # type: ignore[attr-defined]  # stream is a generator
     assert run.status == "stopped" and len(run.rows()) == stop_after
     identical(fit(QUICK, tmp_path / "a"), fit(QUICK, tmp_path / "b"))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RunConfig(net="mlp", rule="fa", epochs=3, sizes=(9,), dropout=0.3, batch_norm=True),
+        RunConfig(net="resnet", rule="bp", epochs=2, width=2, batch_size=512),
+    ],
+    ids=lambda config: config.net,
+)
+def test_dropout_and_running_statistics_go_on_where_they_stopped(tmp_path: Path, config: RunConfig) -> None:
+    run = Run(tmp_path / "a" / config.run_id)
+    rows = stream(config, run)
+    for _ in range(3):  # epochs 0, 1 and 2: the checkpoint is at epoch 1
+        next(rows)
+    rows.close()  # type: ignore[attr-defined]  # stream is a generator
+    assert any(bool(value.any()) for name, value in weights(run.checkpoint).items() if name.endswith("running_mean"))
+    identical(fit(config, tmp_path / "a"), fit(config, tmp_path / "b"))
 
 
 @pytest.mark.parametrize("fails_at", [1, 3, 6, 9, 12])

@@ -6,18 +6,17 @@ import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError, StoreError
 from faudit.experiment import Experiment, prepare
-from faudit.nets.net import Net, Params
 from faudit.rules.bp import BP
-from faudit.rules.rule import Objective, State
+from faudit.rules.rule import Step
 from faudit.store.checkpoint import weights
 from faudit.store.run import Run
 from faudit.train import fit, learning_rate, one_epoch, read, stream, test_accuracy
@@ -34,8 +33,8 @@ def test_a_run_has_every_entry_at_epoch_0_and_after_each_epoch(tmp_path: Path) -
     for row in rows:
         assert list(row) == [
             "epoch", "hidden_norms", "grad_norms", "grad_norms_frobenius", "gamma", "gamma_undefined", "fitted",
-            "acc_eval", "loss_eval", "test_acc", "eval_samples", "test_samples", "classes", "train_loss", "seconds",
-            "probe_seconds",
+            "acc_eval", "loss_eval", "weight_cosine", "weight_angle", "test_acc", "eval_samples", "test_samples",
+            "classes", "train_loss", "seconds", "probe_seconds",
         ]  # fmt: skip
         assert [len(row[name]) for name in ("hidden_norms", "grad_norms", "grad_norms_frobenius")] == [3, 3, 3]
         assert len(row["gamma"]) == len(row["gamma_undefined"]) == 2
@@ -100,7 +99,7 @@ def test_the_schedule_is_torchs_cosine() -> None:
     optimizer = torch.optim.SGD([parameter], lr=0.3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)
     for epoch in range(1, 8):
-        assert learning_rate(config, epoch) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        assert learning_rate(config, epoch, 0.3) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
         optimizer.step()
         schedule.step()
 
@@ -111,15 +110,22 @@ def test_the_step_schedule_is_torchs() -> None:
     optimizer = torch.optim.SGD([parameter], lr=0.8)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[2, 5], gamma=0.25)
     for epoch, by_hand in zip(range(1, 8), [0.8, 0.8, 0.2, 0.2, 0.2, 0.05, 0.05], strict=True):
-        assert learning_rate(config, epoch) == pytest.approx(by_hand, rel=1e-12)
-        assert learning_rate(config, epoch) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        assert learning_rate(config, epoch, 0.8) == pytest.approx(by_hand, rel=1e-12)
+        assert learning_rate(config, epoch, 0.8) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
         optimizer.step()
         schedule.step()
 
 
+def test_the_cooldown_schedule_is_constant_and_then_linear() -> None:
+    """The schedule of Löwe's forward-forward: with epochs e from 0, 2·(1 + E − e)/E for e > E/2."""
+    config = RunConfig(lr=0.3, epochs=10, schedule="cooldown")
+    found = [learning_rate(config, epoch, 0.3) for epoch in range(1, 11)]
+    assert found == pytest.approx([0.3] * 7 + [0.24, 0.18, 0.12], rel=1e-12)
+
+
 def test_the_constant_schedule_is_constant() -> None:
     config = RunConfig(lr=0.3, epochs=5, schedule="constant")
-    assert [learning_rate(config, epoch) for epoch in range(1, 6)] == [0.3] * 5
+    assert [learning_rate(config, epoch, 0.3) for epoch in range(1, 6)] == [0.3] * 5
 
 
 @pytest.mark.parametrize("rule", ["bp", "dfa"])
@@ -222,9 +228,9 @@ class Alternating(BP):
     def trains(self, name: str) -> bool:
         return CALLS[0] % 2 == 0 or name.startswith("readout.")
 
-    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
+    def step(self, *args: Any, **named: Any) -> Step:
         CALLS[0] += 1
-        return super().objective(net, params, state, x, y)
+        return super().step(*args, **named)
 
 
 CALLS = [0]
@@ -237,8 +243,9 @@ def test_a_parameter_left_out_of_a_step_is_left_alone() -> None:
     CALLS[0] = 0
     one_epoch(experiment, 1)  # two batches: the first trains the readout alone, the second everything
     counts = {
-        name: float(experiment.state.optimizer.state[value]["step"]) for name, value in experiment.state.params.items()
+        name: float(experiment.state.optimizer.state_of(value)["step"])
+        for name, value in experiment.state.params.items()
     }
     assert counts["readout.head.weight"] == 2 and counts["embed.weight"] == 1
     one_epoch(experiment, 1)
-    assert float(experiment.state.optimizer.state[experiment.state.params["embed.weight"]]["step"]) == 2
+    assert float(experiment.state.optimizer.state_of(experiment.state.params["embed.weight"])["step"]) == 2

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from faudit.probes.probe import Probe, Reading
     from faudit.rng import generators
     from faudit.rules import RULES
-    from faudit.rules.rule import LocalRule, Rule, Step
+    from faudit.rules.local import LocalRule
+    from faudit.rules.rule import Rule, Step
     from faudit.store.run import Run, runs_in
     from faudit.train import fit
     from faudit.watch.model import audit_model
@@ -59,7 +60,8 @@ _HOMES = {
     "faudit.probes.probe": ("Probe", "Reading"),
     "faudit.rng": ("generators",),
     "faudit.rules": ("RULES",),
-    "faudit.rules.rule": ("LocalRule", "Rule", "Step"),
+    "faudit.rules.local": ("LocalRule",),
+    "faudit.rules.rule": ("Rule", "Step"),
     "faudit.store.run": ("Run", "runs_in"),
     "faudit.train": ("fit",),
 }

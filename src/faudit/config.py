@@ -88,13 +88,24 @@ class RunConfig:
     lr: float = setting(1e-3, number(0.0, above=True), "learning rate of the first epoch")
     weight_decay: float = setting(0.01, number(0.0), "weight decay")
     schedule: str = setting(
-        "cosine", one_of(("cosine", "constant", "step")), "learning rate over the epochs: cosine, constant or step"
+        "cosine",
+        one_of(("cosine", "constant", "step", "cooldown")),
+        "learning rate over the epochs: cosine, constant, step, or cooldown (linear in the second half)",
     )
     milestones: tuple[int, ...] = setting(
         (), epoch_list, "epochs after which the step schedule multiplies the learning rate by lr-factor"
     )
     lr_factor: float = setting(0.1, number(0.0, above=True), "factor of the step schedule at each milestone")
     no_augment: bool = setting(False, switch, "leave out the dataset's random crop and flip")
+    crop: int = setting(
+        -1, whole(-1, 64), "most pixels by which a training image is shifted at random; -1 for the dataset's own"
+    )
+    no_shuffle: bool = setting(False, switch, "take the training samples in the dataset's own order in every epoch")
+    drop_last: bool = setting(False, switch, "leave out the last batch of an epoch if it is smaller than the others")
+    train_size: int = setting(0, whole(0, 10_000_000), "training samples, at even distances; 0 for all")
+    train_last: int = setting(
+        0, whole(0, 1024), "train only the last K blocks, embedding and readout; 0 for all blocks"
+    )
     pixels: str = setting(
         "standard", one_of(("standard", "unit")), "standardised per channel, or unit: raw pixels from 0 to 1"
     )

@@ -35,6 +35,14 @@ class CheckpointError(DamagedError):
     """A checkpoint that is damaged or belongs to another run."""
 
 
+class Diverged(FauditError):
+    """A phase of a learning rule that diverged. Training records it and ends the run as failed."""
+
+    def __init__(self, phase: str, problem: str) -> None:
+        super().__init__(f"diverged in the {phase} phase: {problem}")
+        self.phase = phase
+
+
 class ModelError(FauditError):
     """A foreign model, taps, batches or credit callable that cannot be audited."""
 

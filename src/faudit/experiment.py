@@ -14,12 +14,13 @@ from faudit.data.batches import Batches
 from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
 from faudit.nets import NETS
-from faudit.nets.net import Net
+from faudit.nets.net import Net, is_buffer
 from faudit.optimizers import OPTIMIZERS
 from faudit.rng import generators
 from faudit.rules import RULES
-from faudit.rules.rule import Rule
-from faudit.store.checkpoint import TrainState
+from faudit.rules.frozen import frozen_before
+from faudit.rules.rule import Group, Rule
+from faudit.store.checkpoint import Optimizers, TrainState
 
 
 @dataclass(frozen=True)
@@ -38,24 +39,39 @@ class Experiment:
 def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     """Build an experiment as it is before the first step; writes no files."""
     dataset = dataset.with_pixels(config.pixels)
-    net, rule = build_net(config, dataset), build_rule(config)
+    net = build_net(config, dataset)
+    rule = build_rule(config, net)
     dtype, device = getattr(torch, config.dtype), usable(config.device)
     named = generators(config.seed)
-    params = {name: value.to(device, dtype).requires_grad_() for name, value in net.init(named["init"]).items()}
+    if reason := rule.refusal(net):
+        raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
+    samples = min(config.train_size or len(dataset.train_x), len(dataset.train_x))
+    rest = 0 if config.drop_last else samples % config.batch_size
+    smallest = rest or config.batch_size
+    if smallest < net.least_batch:
+        raise ConfigError(
+            f"batch-size: expected at least {net.least_batch} samples in every batch for the BatchNorm of net "
+            f"{config.net}, got {smallest} in the last batch. Take another --batch-size, or --drop-last."
+        )
+    params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
     state = {
         name: value.to(device, dtype if value.is_floating_point() else value.dtype)
         for name, value in rule.init(net, sample, named["feedback"]).items()
     }
+    for name, value in (*params.items(), *state.items()):
+        value.requires_grad_(rule.trains_state(name) if name in state else not is_buffer(name))
     batches = Batches(
-        dataset,
+        dataset.reduced(config.train_size).with_crop(config.crop),
         batch_size=config.batch_size,
         augment=not config.no_augment,
+        shuffle=not config.no_shuffle,
+        drop_last=config.drop_last,
         random_targets=config.random_targets,
         dtype=dtype,
         device=device,
     )
-    held = TrainState(params, state, build_optimizer(config, params), named)
+    held = TrainState(params, state, build_optimizer(config, rule, {**params, **state}), named)
     initial = {name: value.detach().clone() for name, value in params.items()}
     return Experiment(config, dataset, net, rule, batches, held, initial)
 
@@ -70,14 +86,43 @@ def build_net(config: RunConfig, dataset: Dataset) -> Net:
     return NETS[config.net](dataset.sample_shape, dataset.classes, **config.settings_of("net"))
 
 
-def build_rule(config: RunConfig) -> Rule:
-    return RULES[config.rule](**config.settings_of("rule"))
+def build_rule(config: RunConfig, net: Net) -> Rule:
+    """The rule of a run; with ``train_last`` the blocks before the last ones are frozen."""
+    kind = RULES[config.rule]
+    if config.train_last:
+        if not kind.trains_blocks or config.train_last > net.blocks:
+            blocks = (
+                f"{net.blocks}, the blocks of net {config.net}" if kind.trains_blocks else "no number: no block trains"
+            )
+            raise ConfigError(
+                f"train-last: expected at most {blocks}, got {config.train_last} (rule {config.rule}). "
+                "Take another --train-last, or leave it out."
+            )
+        kind = frozen_before(kind, net.blocks - config.train_last)
+    return kind(**config.settings_of("rule"))
 
 
-def build_optimizer(config: RunConfig, params: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-    """One optimizer over all parameters; it skips a parameter without a gradient (a frozen block), weight decay too."""
-    optimizer = OPTIMIZERS[config.optimizer](**config.settings_of("optimizer"))
-    return optimizer.build(list(params.values()), lr=config.lr, weight_decay=config.weight_decay)
+def build_optimizer(config: RunConfig, rule: Rule, tensors: Mapping[str, Tensor]) -> Optimizers:
+    """The optimizers of the tensors that require grad: the run's own, and that of each group of the rule.
+
+    An optimizer skips a tensor without a gradient (that of a frozen block), weight decay too.
+    """
+    trained = {name: value for name, value in tensors.items() if value.requires_grad}
+    groups = rule.groups(trained)
+    apart = {name for group in groups for name in group.names}
+    rest = Group(tuple(name for name in trained if name not in apart))
+    return Optimizers([one_optimizer(config, group, trained) for group in (rest, *groups) if group.names])
+
+
+def one_optimizer(config: RunConfig, group: Group, tensors: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+    """The optimizer of one group. What the group leaves open is the run's; another optimizer has its own defaults."""
+    name = group.optimizer or config.optimizer
+    settings = config.settings_of("optimizer") if name == config.optimizer else {}
+    return OPTIMIZERS[name](**settings).build(
+        [tensors[name] for name in group.names],
+        lr=config.lr if group.lr is None else group.lr,
+        weight_decay=config.weight_decay if group.weight_decay is None else group.weight_decay,
+    )
 
 
 def usable(device: str) -> torch.device:

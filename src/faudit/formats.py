@@ -45,6 +45,16 @@ def printed_cosine(value: float) -> str:
     return f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−")
 
 
+def printed_percent(value: float) -> str:
+    """Percent points with two decimals: 1.48 %."""
+    return f"{value:.2f} %".replace("-", "−")
+
+
+def printed_angle(value: float) -> str:
+    """Degrees with one decimal: 29.3°."""
+    return f"{value:.1f}°"
+
+
 def printed_size(value: float) -> str:
     """A number as papers print it: three digits from 0.1 to 1000, otherwise two digits and an exponent."""
     return f"{value:.3g}" if 0.1 <= value < 1000 else exponential(value)

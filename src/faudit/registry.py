@@ -11,13 +11,14 @@ import difflib
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from faudit.errors import ConfigError
 
 Member = TypeVar("Member")
+LISTED = 12  # most names in a message
 
 
 class Registry(Mapping[str, Member], Generic[Member]):
@@ -63,6 +64,30 @@ class Registry(Mapping[str, Member], Generic[Member]):
         return " ".join(text.split("\n\n")[0].replace("``", "").split())
 
 
+def declared(owner: ast.FunctionDef | ast.ClassDef | None, name: str, *makers: Callable[..., Any]) -> Any:
+    """The value that a class body assigns to a name; KeyError if it assigns none, ValueError if it is no literal.
+
+    A literal may call one of ``makers``, by its name.
+    """
+    for line in owner.body if owner else []:
+        if isinstance(line, ast.Assign | ast.AnnAssign) and line.value is not None:
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            if name in map(ast.unparse, targets):
+                return literal(line.value, *makers)
+    raise KeyError(name)
+
+
+def literal(node: ast.expr, *makers: Callable[..., Any]) -> Any:
+    """The value of an expression of constants, tuples and calls of ``makers``; ValueError for any other."""
+    if isinstance(node, ast.Tuple):
+        return tuple(literal(element, *makers) for element in node.elts)
+    called = {maker.__name__: maker for maker in makers}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in called:
+        words = {str(word.arg): literal(word.value, *makers) for word in node.keywords}
+        return called[node.func.id](*(literal(argument, *makers) for argument in node.args), **words)
+    return ast.literal_eval(node)
+
+
 def syntax_tree(module: str) -> tuple[ast.Module, str]:
     """The syntax tree of a module, and the package that its relative imports start from; imports only its parents."""
     spec = importlib.util.find_spec(module)
@@ -81,7 +106,13 @@ def _parsed(path: str, modified: int) -> ast.Module:
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:
     """The message for an unknown name, with the closest valid name and all valid names."""
     names = list(valid)
-    return f"unknown {what} {str(name)!r}{nearest(name, names)}. Valid: {', '.join(names)}"
+    return f"unknown {what} {str(name)!r}{nearest(name, names)}. Valid: {some_of(names)}"
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Names in a message: all of them, or the first ones and how many more there are."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
 
 
 def nearest(name: object, valid: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """Independent named random generators, all derived from one seed.
 
 ``init`` draws the weights, ``feedback`` the feedback matrices, ``data`` the order and augmentation, ``targets`` random
-labels. Drawing from one generator does not affect the others, so two rules with the same seed share weights and
-batches.
+labels, ``dropout`` the masks of a net, ``step`` what a rule draws while it trains. Drawing from one generator does not
+affect the others, so two rules with the same seed share weights and batches.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-NAMES = ("init", "feedback", "data", "targets")
+NAMES = ("init", "feedback", "data", "targets", "dropout", "step")
 
 
 def generators(seed: int) -> dict[str, torch.Generator]:

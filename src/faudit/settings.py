@@ -21,7 +21,7 @@ from importlib.util import resolve_name
 from operator import index
 from typing import Any, SupportsIndex
 
-from faudit.registry import Member, Registry, nearest, syntax_tree
+from faudit.registry import Member, Registry, nearest, some_of, syntax_tree
 
 Parser = Callable[[Any], Any]
 
@@ -107,7 +107,7 @@ def one_of(names: Iterable[str]) -> Parser:
         valid = list(names)
         if not isinstance(value, str) or value not in valid:
             near = nearest(value, valid) if isinstance(value, str) else ""
-            raise ValueError(f"one of {', '.join(valid)}{near}")
+            raise ValueError(f"one of {some_of(valid)}{near}")
         return value
 
     return parse

@@ -20,10 +20,10 @@ import torch
 from faudit.config import RunConfig, needs_files
 from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
-from faudit.errors import DataError, StoreError
+from faudit.errors import DataError, Diverged, StoreError
 from faudit.experiment import Experiment, prepare, refuse_unused, threads
 from faudit.probes import PROBES
-from faudit.probes.probe import Reading
+from faudit.probes.probe import Reading, measured
 from faudit.store import checkpoint
 from faudit.store.environment import environment
 from faudit.store.rows import Row, overflow
@@ -73,7 +73,13 @@ def writes(
             warnings.warn(f"{run.name} is resumed in another environment: {remark}", stacklevel=2)
         started = time.perf_counter()
         for epoch in range(resume(run, experiment) + 1, config.epochs + 1):
-            train_loss = one_epoch(experiment, epoch) if epoch else None
+            try:
+                train_loss = one_epoch(experiment, epoch) if epoch else None
+            except Diverged as error:
+                place = {"epoch": epoch, "entry": None, "tap": None, "phase": error.phase}
+                run.fail({"reason": f"{error} (epoch {epoch})", **place})
+                yield None
+                return
             diverged = train_loss is not None and not math.isfinite(train_loss)
             if is_logged(config, epoch) or diverged:
                 row = measure(experiment, epoch, train_loss=train_loss, seconds=time.perf_counter() - started)
@@ -113,33 +119,42 @@ def is_probed(config: RunConfig, epoch: int) -> bool:
     return epoch in config.probe_epochs or bool(config.probe_epochs and epoch == config.epochs)
 
 
-def learning_rate(config: RunConfig, epoch: int) -> float:
-    """The learning rate of an epoch. All schedules begin with lr at epoch 1.
+def learning_rate(config: RunConfig, epoch: int, rate: float) -> float:
+    """The learning rate of an epoch, from the rate of epoch 1.
 
     ``cosine`` falls to 0 at the epoch after the last. ``step`` is multiplied by lr-factor after each milestone.
+    ``cooldown`` is constant for half of the epochs, then falls linearly to 0 at the second epoch after the last.
     """
     if config.schedule == "constant":
-        return config.lr
+        return rate
     if config.schedule == "step":
         passed = sum(milestone < epoch for milestone in config.milestones)
-        return config.lr * config.lr_factor**passed
-    return 0.5 * config.lr * (1.0 + math.cos(math.pi * (epoch - 1) / config.epochs))
+        return rate * float(config.lr_factor**passed)
+    if config.schedule == "cooldown":
+        return rate * min(1.0, 2.0 * (config.epochs + 2 - epoch) / config.epochs)
+    return 0.5 * rate * (1.0 + math.cos(math.pi * (epoch - 1) / config.epochs))
 
 
 def one_epoch(experiment: Experiment, epoch: int) -> float:
-    """One pass over the training set; returns the mean cross-entropy, each sample at the weights of its step."""
-    params, optimizer = experiment.state.params, experiment.state.optimizer
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate(experiment.config, epoch)
+    """One pass over the training set; returns the mean loss, each sample at the weights of its step."""
+    rule, live, random = experiment.rule, experiment.state, experiment.state.generators
+    tensors = live.params | live.rule_state
+    live.optimizer.set_rates(lambda rate: learning_rate(experiment.config, epoch, rate))
     total = torch.zeros((), dtype=torch.float64, device=experiment.batches.device)
-    for x, y in experiment.batches.epoch(experiment.state.generators):
-        step = experiment.rule.step(experiment.net, params, experiment.state.rule_state, x, y)
+    for x, y in experiment.batches.epoch(random):
+        net = experiment.net.in_training(random["dropout"])
+        step = rule.step(net, live.params, live.rule_state, x, y, generator=random["step"])
         for name, gradient in step.grads.items():
-            params[name].grad = gradient
-        optimizer.step()
-        optimizer.zero_grad()  # a rule may train other parameters in the next step
+            tensors[name].grad = gradient
+        live.optimizer.step()
+        live.optimizer.zero_grad()  # a rule may train other parameters in the next step
+        with torch.no_grad():
+            for name, value in rule.after_update(
+                net, live.params, live.rule_state, step, generator=random["step"]
+            ).items():
+                live.rule_state[name].copy_(value)
         total += step.loss * len(x)
-    return float(total) / len(experiment.dataset.train_x)
+    return float(total) / experiment.batches.samples
 
 
 def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, seconds: float) -> Row:
@@ -153,7 +168,7 @@ def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, sec
     reading = read(experiment)
     for probe in PROBES.values():
         if probe.tier == "cheap" or is_probed(experiment.config, epoch):
-            row.update(probe().measure(reading))
+            row.update(measured(probe, reading))
     due = epoch % TEST_EVERY == 0 or epoch == experiment.config.epochs
     row["test_acc"] = test_accuracy(experiment) if due else None
     row["eval_samples"], row["test_samples"] = len(reading.y), len(experiment.dataset.test_y)
@@ -184,10 +199,11 @@ def read(experiment: Experiment) -> Reading:
 @torch.no_grad()
 def test_accuracy(experiment: Experiment) -> float:
     """Accuracy on the full test set."""
-    data, batches = experiment.dataset, experiment.batches
+    data, batches, live = experiment.dataset, experiment.batches, experiment.state
     right = 0
     for x, y in zip(torch.split(data.test_x, TEST_CHUNK), torch.split(data.test_y, TEST_CHUNK), strict=True):
-        logits = experiment.net.forward(experiment.state.params, data.normalise(x.to(batches.device), batches.dtype))
+        x = data.normalise(x.to(batches.device), batches.dtype)
+        logits = experiment.rule.predict(experiment.net, live.params, live.rule_state, x)
         right += int((logits.argmax(dim=1) == y.to(batches.device)).sum())
     return right / len(data.test_x)
 

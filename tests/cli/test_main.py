@@ -109,7 +109,7 @@ def test_show_names_a_damaged_run_and_shows_the_others(tmp_path: Path, capsys: p
     assert (tmp_path / "broken" / "config.json").read_text() == "{"
 
 
-@pytest.mark.parametrize("family", list(FAMILIES))
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "papers"])  # those are a table
 def test_list_tells_of_every_member(capsys: pytest.CaptureFixture[str], family: str) -> None:
     code, out, _ = run(capsys, "list", family)
     assert code == 0 and [line.split()[0] for line in out.splitlines()] == list(FAMILIES[family])

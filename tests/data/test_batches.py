@@ -92,6 +92,28 @@ def test_without_augmentation_samples_come_as_they_are() -> None:
     assert sorted(drawn.flatten(1).sum(1).tolist()) == pytest.approx(sorted(want.flatten(1).sum(1).tolist()), abs=1e-3)
 
 
+def test_without_shuffling_every_epoch_has_the_datasets_own_order() -> None:
+    data = colourful()
+    ordered, random = dataclasses.replace(batches(data, augment=False), shuffle=False), generators(0)
+    for _ in range(2):
+        drawn = list(ordered.epoch(random))
+        assert torch.equal(torch.cat([x for x, _ in drawn]), data.normalise(data.train_x))
+        assert torch.equal(torch.cat([y for _, y in drawn]), data.train_y)
+    assert not torch.equal(torch.cat([y for _, y in batches(data).epoch(random)]), data.train_y)
+
+
+def test_a_last_batch_that_is_smaller_can_be_left_out_and_a_whole_one_stays() -> None:
+    data = colourful()
+    n = len(data.train_x)
+    for size in (n - 1, n // 2, n):
+        plain = batches(data, batch_size=size, augment=False)
+        kept = dataclasses.replace(plain, drop_last=True)
+        whole = [x for x, _ in plain.epoch(generators(0)) if len(x) == size]
+        drawn = [x for x, _ in kept.epoch(generators(0))]
+        assert sum(map(len, drawn)) == kept.samples and len(drawn) == len(whole) == n // size
+        assert all(torch.equal(one, other) for one, other in zip(drawn, whole, strict=True))
+
+
 def test_unit_pixels_are_the_raw_ones_from_0_to_1() -> None:
     data = colourful()
     x = torch.tensor([0, 51, 255], dtype=torch.uint8).view(1, 3, 1, 1)

@@ -207,6 +207,17 @@ def test_a_missing_run_is_named_with_the_command_that_makes_it(
     assert out.exists() and "missing: vit dfa, seed 7" in capsys.readouterr().err
 
 
+def test_a_refusal_names_the_first_missing_runs_and_counts_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--runs", str(tmp_path), "--data", "digits", "--seeds", *map(str, range(10))]
+    assert main(["figure", "snapshot-vit", "--out", str(tmp_path / "f.pdf"), *flags]) == 2
+    *named, last = capsys.readouterr().err.splitlines()
+    seeds = [text.split(". Make it with: ")[0] for text in named]
+    assert seeds == [f"faudit: snapshot-vit lacks vit bp, seed {seed}" for seed in range(3)]
+    assert last.startswith("faudit: `faudit reproduce snapshot-vit ") and "` makes these and 17 more; --partial" in last
+
+
 def asked(words: str) -> RunConfig:
     args = parsed(parser(), shlex.split(words)[1:])
     given = {name: value for name in all_keys() if (value := getattr(args, attribute(name))) is not None}

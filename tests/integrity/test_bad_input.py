@@ -129,6 +129,20 @@ def test_one_damaged_end_or_environment_hides_no_other_run(
         assert f"{bad.path / file} is damaged" in one_line(err) and not PYTHON.search(err)
 
 
+@pytest.mark.parametrize("seconds", ['"inf"', "-1.0", "1e300"])
+def test_a_total_time_that_is_none_is_told_and_gives_no_estimate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seconds: str
+) -> None:
+    bad = write(RunConfig(epochs=1, seed=2), tmp_path / "runs")
+    summed = f'"test_acc": 0.5, "growth_max": 1.0, "seconds": {seconds}'
+    (bad.path / "done.json").write_text(f'{{"epochs": 1, {summed}, "weights_sha256": "{"0" * 64}"}}')
+    study = tmp_path / "study.toml"
+    study.write_text("epochs = 1\n[grid]\nseed = [1]\n")
+    for words in (["show"], ["sweep", str(study), "--dry-run"]):
+        _, _, err = said(capsys, [*words, "--runs", str(tmp_path / "runs")])
+        assert f"{bad.path / 'done.json'} is damaged: 'seconds': expected a number from 0" in one_line(err)
+
+
 def test_a_row_that_lacks_an_entry_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write(RunConfig(epochs=1), tmp_path, until=1)
     text = run.rows_file.read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from faudit.cli.main import COMMANDS
 from tests.support.child import Answer
-from tests.support.fuzz import FLAGGED, LINES, changed, general, same_or_told, snapshot
+from tests.support.fuzz import FLAGGED, LINES, changed, differ_in_timings_alone, general, same_or_told, snapshot
 from tests.support.paths import ROOT
 
 
@@ -68,3 +68,16 @@ def test_another_answer_on_a_spoiled_file_is_noticed(tmp_path: Path) -> None:
     assert not same_or_told(usual, usual, tmp_path, "") and not same_or_told(GOOD, usual, tmp_path, "")
     assert same_or_told(Answer(0, "trustworthy", "", 0.1), usual, tmp_path, "")
     assert same_or_told(Answer(1, "another reason", "", 0.1), usual, tmp_path, "")
+
+
+def test_an_edited_timing_is_told_from_any_other_edit(tmp_path: Path) -> None:
+    spoiled, sound = tmp_path / "rows.jsonl", tmp_path / "sound.jsonl"
+    sound.write_text('{"epoch": 0, "gamma": [0.1], "seconds": 1.0, "probe_seconds": 0.1}\n')
+    for text, alone in {
+        '{"epoch": 0, "gamma": [0.1], "seconds": 2.0, "probe_seconds": "x"}': True,
+        '{"epoch": 0, "gamma": [0.2], "seconds": 2.0, "probe_seconds": 0.1}': False,
+        '{"epoch": 0, "gamma": [0.1], "seconds": 2.0, "probe_seconds": 0.1': False,
+        "[]": False,
+    }.items():
+        spoiled.write_text(f"{text}\n")
+        assert differ_in_timings_alone(spoiled, sound) is alone

@@ -279,3 +279,30 @@ def test_a_run_that_lost_its_configuration_is_named_and_not_passed_over(
     assert main(["show", "--json", "--runs", str(tmp_path)]) == 2
     said = capsys.readouterr()
     assert said.out.strip() == "[]" and f"{run.path}/config.json" in said.err and said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["export"], 0),
+        (["figure", "snapshot-resmlp", "--partial"], 0),
+        (["reproduce", "claims", "--jobs", "0"], 0),
+        (["audit", "--utility"], 3),
+        (["audit", "LOST"], 2),
+        (["show", "LOST"], 2),
+    ],
+)
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "stopped"])
+def test_every_command_names_a_run_that_lost_its_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, ended: bool
+) -> None:
+    all_runs(PLAN, tmp_path / "runs", ["resmlp bp", "resmlp dfa", "noln bp", "noln dfa"])
+    lost = tmp_path / "runs" / PLAN.config("noln dfa").run_id
+    (lost / "config.json").unlink()
+    if not ended:
+        (lost / "done.json").unlink()
+    words = [lost.name if word == "LOST" else word for word in words]
+    if words[0] not in ("audit", "show"):
+        words += ["--data", "digits", "--epochs", "3", "--seeds", "42", "--out", str(tmp_path / "out.svg")]
+    got, _, err = said(capsys, [*words, "--runs", str(tmp_path / "runs")])
+    assert got == code and f"{lost}/config.json" in err and "unknown run" not in err

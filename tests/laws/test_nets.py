@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from faudit.nets import NETS
-from faudit.nets.net import part
+from faudit.nets.net import is_buffer, part
 from tests.support.nets import TINY_NETS, TinyNet
 
 
@@ -29,11 +29,14 @@ def test_the_cut_lets_no_gradient_past_a_tap(net_name: str) -> None:
     trace = setup.net.trace_cut(setup.params, setup.x)
     outputs = {"embed": trace.embedded, "readout": trace.logits}
     outputs |= {f"blocks.{l}": f for l, f in enumerate(trace.branches)}
-    for owner, output in outputs.items():
+    trained = {name: value for name, value in setup.params.items() if value.requires_grad}
+    owners = {part(name) for name in trained}
+    assert owners == {owner for owner, output in outputs.items() if output.requires_grad}
+    for owner in owners:
         grads = torch.autograd.grad(
-            output.square().sum(), list(setup.params.values()), allow_unused=True, retain_graph=True
+            outputs[owner].square().sum(), list(trained.values()), allow_unused=True, retain_graph=True
         )
-        reached = {part(name) for name, grad in zip(setup.params, grads, strict=True) if grad is not None}
+        reached = {part(name) for name, grad in zip(trained, grads, strict=True) if grad is not None}
         assert reached == {owner}
 
 
@@ -57,6 +60,33 @@ def test_weights_depend_on_the_generator_alone(net_name: str) -> None:
     again, other = weights(0), weights(1)
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert any(not torch.equal(first[name], other[name]) for name in first)
-    assert {part(name) for name in first} == {"embed", "readout"} | {
-        f"blocks.{l}" for l in range(TINY_NETS[net_name]().blocks)
-    }
+
+
+def test_the_weights_stand_in_the_order_of_the_parts_and_only_an_embedding_may_have_none(net_name: str) -> None:
+    setup = TinyNet(net_name)
+    found = list(dict.fromkeys(part(name) for name in setup.params))
+    assert found in (setup.net.parts, setup.net.parts[1:])
+
+
+def test_the_output_error_is_the_gradient_of_the_loss_and_the_reductions_agree(net_name: str) -> None:
+    setup = TinyNet(net_name)
+    logits = setup.net.forward(setup.params, setup.x).detach().requires_grad_()
+    losses = setup.net.loss(logits, setup.y, reduction="none")
+    assert losses.shape == setup.y.shape
+    torch.testing.assert_close(setup.net.loss(logits, setup.y), losses.mean(), rtol=1e-14, atol=0)
+    torch.testing.assert_close(setup.net.loss(logits, setup.y, reduction="sum"), losses.sum(), rtol=1e-14, atol=0)
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
+    torch.testing.assert_close(setup.net.output_error(logits.detach(), setup.y), gradient, rtol=1e-12, atol=1e-15)
+
+
+def test_evaluation_draws_and_writes_nothing_and_training_writes_only_running_statistics_once(net_name: str) -> None:
+    setup = TinyNet(net_name)
+    before = {name: value.detach().clone() for name, value in setup.params.items()}
+    assert torch.equal(setup.net.forward(setup.params, setup.x), setup.net.forward(setup.params, setup.x))
+    assert all(torch.equal(before[name], value) for name, value in setup.params.items())
+    net = setup.net.in_training(torch.Generator().manual_seed(0))
+    first = net.forward(setup.params, setup.x)
+    written = {name: value.detach().clone() for name, value in setup.params.items()}
+    assert {name for name in before if not torch.equal(before[name], written[name])} == set(filter(is_buffer, before))
+    assert torch.equal(first, net.forward(setup.params, setup.x)), "both passes of a step see the same masks"
+    assert all(torch.equal(written[name], value) for name, value in setup.params.items())

@@ -9,11 +9,11 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from faudit.nets.net import part
+from faudit.nets.net import is_buffer
 from faudit.probes import PROBES, Declaration, Entry, Kind, Need, Shape, Tier
 from faudit.probes.distribution import QUANTILES
 from faudit.probes.perturbation import DRAWS
-from faudit.probes.probe import Reading
+from faudit.probes.probe import Reading, measured
 from faudit.store.rows import FOREIGN, LOOP, Row, from_lines, to_line
 from tests.support.nets import TINY_NETS, Setup
 
@@ -32,20 +32,20 @@ def test_a_probe_changes_nothing(probe_name: str, rule_name: str, net_name: str)
     held = {**setup.params, **setup.state, "x": setup.x, "y": setup.y}
     copies = {name: value.detach().clone() for name, value in held.items()}
     random, mode = torch.get_rng_state(), torch.is_grad_enabled()
-    PROBES[probe_name]().measure(setup.reading())
+    measured(PROBES[probe_name], setup.reading())
     assert all(torch.equal(value, copies[name]) for name, value in held.items())
     assert all(
-        value.requires_grad and torch.equal(value.grad, torch.ones_like(value))  # type: ignore[arg-type]
-        for value in setup.params.values()
+        value.requires_grad is not is_buffer(name) and torch.equal(value.grad, torch.ones_like(value))  # type: ignore[arg-type]
+        for name, value in setup.params.items()
     )
     assert torch.equal(random, torch.get_rng_state()) and mode == torch.is_grad_enabled()
 
 
 def test_a_probe_works_where_gradients_are_switched_off(probe_name: str, rule_name: str) -> None:
     setup = Setup(rule_name, ANY_NET)
-    with_grad = PROBES[probe_name]().measure(setup.reading())
+    with_grad = measured(PROBES[probe_name], setup.reading())
     with torch.no_grad():
-        assert PROBES[probe_name]().measure(setup.reading()) == with_grad
+        assert measured(PROBES[probe_name], setup.reading()) == with_grad
 
 
 def test_what_is_read_from_the_source_is_what_the_class_declares(probe_name: str) -> None:
@@ -75,20 +75,22 @@ def test_probes_return_exactly_the_entries_they_declare_and_the_reader_takes_the
     reading = Setup(rule_name, net_name).reading()
     row = Row({entry.name: 0 for entry in LOOP})
     for name, probe in PROBES.items():
-        measured, declared = probe().measure(reading), PROBES.declared(name).entries
-        assert list(measured) == [entry.name for entry in declared]
+        entries, declared = measured(probe, reading), PROBES.declared(name).entries
+        assert list(entries) == [entry.name for entry in declared]
         for entry in declared:
-            assert_declared(measured[entry.name], entry, reading)
-        row |= measured
+            assert_declared(entries[entry.name], entry, reading)
+        row |= entries
     assert from_lines([to_line(row).encode()], where="rows.jsonl") == [row]
 
 
 def assert_declared(value: Any, entry: Entry, reading: Reading) -> None:
     """A value has the shape and the kind of its entry, in this network."""
-    blocks, parts = reading.net.blocks, len({part(name) for name in reading.params})
+    blocks, parts = reading.net.blocks, len(reading.net.parts)
     lengths: dict[Shape, list[int]] = {
-        "scalar": [], "taps": [blocks + 1], "blocks": [blocks], "parts": [parts], "signals": [reading.net.signals],
-        "draws": [blocks, DRAWS if reading.state else 0], "quantiles": [blocks, len(QUANTILES)],
+        "scalar": [], "taps": [blocks + 1], "blocks": [blocks], "parts": [parts],
+        "feedback": [len(reading.rule.forward_of(reading.net, reading.params))],
+        "draws": [blocks, DRAWS if any(map(reading.rule.is_feedback, reading.state)) else 0],
+        "quantiles": [blocks, len(QUANTILES)],
     }  # fmt: skip
     cells = [value]
     for length in lengths[entry.shape]:

@@ -21,7 +21,7 @@ from faudit.train import fit
 MEMBERS = [(family, name) for family, registry in FAMILIES.items() for name in registry]
 
 OWN = '''
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from faudit.rules.bp import BP
 from faudit.settings import number, setting
 
@@ -31,8 +31,9 @@ class Scaled(BP):
 
     factor: float = setting(1.0, number(0.0), "factor of every gradient")
 
-    def clipped(self, grads):
-        return {name: self.factor * grad for name, grad in grads.items()}
+    def step(self, *args, **named):
+        step = super().step(*args, **named)
+        return replace(step, grads={name: self.factor * grad for name, grad in step.grads.items()})
 '''
 
 

@@ -13,16 +13,21 @@ from faudit.cli.main import main
 from faudit.errors import ConfigError
 from faudit.figures import FIGURES
 from faudit.papers import PAPERS
+from faudit.papers.claim import Between, Part, Reading
 from faudit.papers.paper import files_of, paper_with
 from faudit.papers.reproduce import NAMES, experiments_of, papers_of
+from faudit.store.rows import Row
 from faudit.sweep import STUDIES
 from faudit.sweep.study import read
+from faudit.train import TEST_EVERY
+
+WHOLE = 10_000  # samples of the largest test set
 
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_paper_has_a_name_a_title_and_a_reference(name: str) -> None:
     paper = PAPERS[name]
-    assert paper.name == name and paper.title and paper.reference
+    assert paper.name == name and paper.title and paper.reference and paper.source and paper.core_hours > 0
     assert paper.title in PAPERS.summary(name) and paper.reference in PAPERS.summary(name)
 
 
@@ -34,6 +39,43 @@ def test_everything_a_paper_names_is_one_of_its_experiments(name: str) -> None:
         assert set(experiments_of(part, paper)) <= known, part
     assert set(paper.recipe().shortened) <= known
     assert experiments_of(name, paper) == list(paper.recipe().experiments)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_claims_are_told_apart_and_published_numbers_are_complete(name: str) -> None:
+    claims = PAPERS[name].claims
+    assert claims and len({claim.name for claim in claims}) == len(claims)
+    for claim in claims:
+        assert claim.published and claim.parts and claim.experiments
+        assert len({part.what for part in claim.parts}) == len(claim.parts), claim.name
+        for part in claim.parts:
+            assert len(part.points()) in (0, len(part.experiments)), claim.name
+            if isinstance(part, Part):
+                assert part.tolerance >= 0 and (part.published is None) == (part.kind == "never"), claim.name
+            elif isinstance(part, Between):
+                assert part.low < part.high, claim.name
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_what_a_claim_asks_is_what_its_runs_give(name: str) -> None:
+    plan = PAPERS[name].plan()
+    for claim in PAPERS[name].claims:
+        if claim.asks is None:
+            continue
+        assert 1 <= claim.asks.seeds <= len(plan.seeds), claim.name
+        for part in claim.parts:
+            configs = [plan.config(experiment) for experiment in part.experiments]
+            assert claim.asks.epochs <= min(config.epochs for config in configs), claim.name
+            if not isinstance(part.measure, Reading):
+                continue
+            epoch = part.measure.epoch
+            assert epoch is None or epoch <= claim.asks.epochs, claim.name
+            for config in configs:
+                row = Row(epoch=config.epochs if epoch is None else epoch, acc_eval=0.5, test_samples=0)
+                row["eval_samples"] = 0 if config.eval_size >= WHOLE else 1
+                row["test_acc"] = 0.5 if row["epoch"] % TEST_EVERY == 0 or row["epoch"] == config.epochs else None
+                value = part.measure([row])  # raises KeyError for an entry that no probe declares
+                assert value is not None or part.kind not in ("accuracy", "error"), f"{claim.name}: not measured then"
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -59,6 +101,14 @@ def test_a_figure_of_no_paper_and_a_paper_without_files_are_refused() -> None:
         files_of(replace(PAPERS["faeval"], files=None))
 
 
-def test_papers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_papers_are_listed_with_what_they_take(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "papers", "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out)) == list(PAPERS)
+    facts = json.loads(capsys.readouterr().out)
+    assert list(facts) == list(PAPERS) and facts["faeval"] == {
+        "reference": "arXiv 2606.21126", "runs": 63, "core-hours": 115.0, "claims": 17,
+        "title": "What Accuracy and Gradient Cosine Miss",
+    }  # fmt: skip
+    assert main(["list", "papers"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["paper", "reference", "runs", "core-hours", "claims", "title"]
+    assert [line.split()[0] for line in lines] == list(PAPERS) and lines[0].split()[3:6] == ["63", "115.0", "17"]

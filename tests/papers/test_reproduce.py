@@ -20,7 +20,7 @@ from faudit.papers.faeval import PAPER
 from faudit.papers.reproduce import MARKS
 from faudit.registry import Registry
 from faudit.store.run import runs_in
-from tests.support import fabricate
+from tests.support import fabricate, papers
 
 SECOND = replace(PAPER, name="second", figures=("snapshot-vit",), claims=PAPER.claims[:1])
 
@@ -100,6 +100,15 @@ def test_one_damaged_run_is_named_and_left_out_of_its_figure_alone(
     assert "snapshot-vit: missing: vit bp, seed 42" in said and "snapshot-resmlp: missing" not in said
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"snapshot-resmlp.pdf", "penalty-rescue.pdf", "claims.md", "snapshot-vit.pdf"} <= names
+
+
+def test_a_damaged_run_is_named_beside_the_claims_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = PAPER.plan("digits", epochs=1, seeds=(42,))
+    fabricate.all_runs(plan, tmp_path / "runs")
+    (tmp_path / "runs" / plan.config("vit bp", 42).run_id / "rows.jsonl").write_text("nonsense\n")
+    assert main(words("claims", tmp_path, "--jobs", "0")) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("faudit: note: claims: left out: ") and "rows.jsonl, line 1 is damaged" in said
 
 
 def test_what_cannot_work_is_refused_before_anything_is_trained(
@@ -203,7 +212,7 @@ def test_data_that_is_not_there_is_told_once_a_run_and_the_rest_is_done(
 
 
 @pytest.mark.usefixtures("unpainted")
-def test_results_go_to_a_folder_named_after_the_paper_and_claims_and_all_mean_every_paper(
+def test_results_go_to_a_folder_named_after_the_paper_and_papers_without_runs_to_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fabricate.all_runs(PAPER.plan("digits", epochs=1, seeds=(42,)), tmp_path / "runs")
@@ -213,6 +222,40 @@ def test_results_go_to_a_folder_named_after_the_paper_and_claims_and_all_mean_ev
         assert main(["reproduce", name, *flags]) == 0
         assert results <= {path.name for path in (tmp_path / "faeval").iterdir()}
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "faeval"}
+
+
+def test_a_paper_without_figures_gets_one_made_from_its_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reproduce, "PAPERS", Registry("paper", {"made-up": "tests.support.papers:PAPER"}))
+    flags = ["--runs", str(tmp_path / "runs"), "--jobs", "0", "--out", str(tmp_path / "out")]
+    papers.everything(tmp_path / "runs")
+    assert main(["reproduce", "made-up", *flags]) == 0
+    assert "claims: 4 reproduced" in capsys.readouterr().err
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {*(f"figure.{form}" for form in (*FORMATS, "json")), "claims.md", "claims.json", MARKS}
+    numbers = json.loads((tmp_path / "out" / "figure.json").read_text())
+    assert numbers["figure"] == "made-up" and [one["title"] for one in numbers["panels"]] == ["accuracy", "error"]
+    assert main(["reproduce", "made-up", *flags]) == 0 and "nothing to do" in capsys.readouterr().out
+    next((tmp_path / "runs").glob("*-dfa-*-s2-*/done.json")).unlink()
+    assert main(["reproduce", "made-up", *flags]) == 0
+    assert "claims: 2 reproduced, 2 partial" in capsys.readouterr().err
+
+
+def test_a_dry_run_lists_every_run_once_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("faeval", "snapshot-vit", "all"):
+        plans = {paper: paper.plan("digits", epochs=1, seeds=(42,)) for paper in reproduce.papers_of(name)}
+        wanted = {
+            config.run_id for paper, plan in plans.items() for config in reproduce.configs_of(name, paper, plan=plan)
+        }
+        assert main(["reproduce", name, "--data", "digits", "--epochs", "1", "--seeds", "42", "--dry-run"]) == 0
+        out = capsys.readouterr().out
+        assert f"{len(wanted)} runs: 0 done, 0 failed, {len(wanted)} to make" in out
+        assert sorted(wanted) == sorted(line.split()[0] for line in out.splitlines()[1 : len(wanted) + 1])
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -227,6 +270,23 @@ def test_of_several_papers_each_gets_a_folder_in_the_one_asked_for(
     second = {path.name for path in (tmp_path / "out" / "second").iterdir()}
     assert second == {*(f"snapshot-vit.{form}" for form in (*FORMATS, "json")), "claims.md", "claims.json", MARKS}
     assert len(json.loads((tmp_path / "out" / "second" / "claims.json").read_text())["claims"]) == 1
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_of_several_papers_one_without_runs_is_remarked_and_none_with_runs_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = {"faeval": "faudit.papers.faeval:PAPER", "made-up": "tests.support.papers:PAPER"}
+    monkeypatch.setattr(reproduce, "PAPERS", Registry("paper", targets))
+    flags = ["--runs", str(tmp_path / "runs"), "--jobs", "0", "--out", str(tmp_path / "out")]
+    papers.everything(tmp_path / "runs")
+    assert main(["reproduce", "all", *flags]) == 0
+    assert "faeval: none of its runs is in" in capsys.readouterr().err
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"made-up"}
+    fabricate.write(RunConfig(), tmp_path / "others")
+    assert main(["reproduce", "all", *flags, "--runs", str(tmp_path / "others")]) == 2
+    said = capsys.readouterr().err
+    assert "faeval: none of its runs is in" in said and "made-up: none of its runs is in" in said
 
 
 def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,7 @@ def test_an_unknown_probe_gets_the_nearest_name() -> None:
 
 def test_a_list_has_as_many_places_as_the_network_gives_it() -> None:
     assert Entry("a", "taps", "").lengths(4) == {5} and Entry("a", "blocks", "").lengths(4) == {4}
-    assert Entry("a", "parts", "").lengths(4) == {6} and Entry("a", "signals", "").lengths(4) == {4, 5}
+    assert Entry("a", "parts", "").lengths(4) == {6} and not Entry("a", "parts", "").fits(5, 4)
+    assert all(Entry("a", "feedback", "").fits(length, 4) for length in (0, 1, 9)), "one for each matrix"
     assert Entry("a", "draws", "").lengths(4) == {4} and Entry("a", "scalar", "").lengths(4) == set()
-    assert Entry("a", "taps", "").lengths(0) == set(), "no network is without blocks"
+    assert not Entry("a", "taps", "").fits(1, 0) and not Entry("a", "feedback", "").fits(1, 0), "no net has no block"

@@ -48,7 +48,9 @@ UNDEFINED: dict[str, set[str]] = {
     "linear": set(),
     "movement": set(),
     "rank": {"reference_rank"},
-    "weights": {"weight_cosine"},
+    "weights": {"weight_cosine", "weight_angle"},
+    "swap": set(),
+    "samples": {"gamma_others", "gamma_others_std"},
 }
 
 

@@ -113,10 +113,11 @@ def test_the_weight_angle_of_dfa_is_between_feedback_and_head() -> None:
     head, b = reading.params["readout.head.weight"].numpy(), reading.state["B.1"].numpy()
     wanted = np.mean([head[c] @ b[:, c] / np.linalg.norm(head[c]) / np.linalg.norm(b[:, c]) for c in range(len(head))])
     assert Weights().measure(reading)["weight_cosine"][1] == pytest.approx(wanted, rel=1e-9)
-    assert Weights().measure(reading_of(Setup("bp", "resmlp")))["weight_cosine"] == [None] * 3
+    assert Weights().measure(reading_of(Setup("bp", "resmlp")))["weight_cosine"] == []
     aligned = reading_of(Setup("dfa", "resmlp"))
     aligned.state = dict.fromkeys(aligned.state, aligned.params["readout.head.weight"].T)
     assert Weights().measure(aligned)["weight_cosine"] == pytest.approx([1.0] * 3)
+    assert Weights().measure(aligned)["weight_angle"] == pytest.approx([0.0] * 3, abs=1e-6)
 
 
 def test_stability_is_the_mean_cosine_between_the_mean_gradients_of_eight_batches() -> None:

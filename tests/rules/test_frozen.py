@@ -6,28 +6,26 @@ import dataclasses
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
 
 from faudit import RunConfig
 from faudit.audit.audit import case_of, control_of
 from faudit.audit.checks.check import NOT_MEASURED
 from faudit.audit.protocol import PROTOCOLS
 from faudit.errors import ConfigError
-from faudit.experiment import refuse_unused
-from faudit.nets.net import Net, Params
+from faudit.experiment import prepare, refuse_unused
 from faudit.rules import RULES, Rules, control_name
 from faudit.rules.bp import BP
 from faudit.rules.dfa import DFA
-from faudit.rules.frozen import frozen, outside_blocks
-from faudit.rules.rule import State, Step
+from faudit.rules.frozen import frozen, frozen_before, outside_blocks
+from faudit.rules.rule import Step
 from faudit.store.rows import Row
 from faudit.sweep.study import CONTROLS
 from tests.support.cases import HEALTHY
-from tests.support.nets import Setup
+from tests.support.nets import Setup, tiny_dataset
 
 PLAIN = [name for name in RULES if name not in RULES.controls]
 
@@ -58,14 +56,13 @@ def test_a_rule_says_whether_its_blocks_train(rule_name: str, net_name: str) -> 
 def test_a_control_teaches_embedding_and_readout_what_its_rule_teaches_them(name: str, net_name: str) -> None:
     plain, control = Setup(name, net_name), Setup(control_name(name), net_name)
     want, got = plain.grads(), control.grads()
-    assert got.keys() == {name for name in want if outside_blocks(name)}
+    left = {name for name in plain.state if not control.rule.trains_state(name)}  # the feedback of frozen blocks
+    assert got.keys() == {name for name in want if outside_blocks(name)} - left
     for parameter, gradient in got.items():
         torch.testing.assert_close(gradient, want[parameter], rtol=1e-12, atol=1e-15, msg=parameter)
-    credits = [
-        setup.rule.credit(setup.net, setup.params, setup.state, trace.taps, trace.logits, setup.y)
-        for setup in (plain, control)
-        for trace in (setup.net.trace(setup.params, setup.x),)
-    ]
+    if plain.rule.no_credit:
+        return
+    credits = [setup.credit() for setup in (plain, control)]
     assert torch.equal(credits[0][0], credits[1][0]) and not any(bool(credit.any()) for credit in credits[1][1:])
 
 
@@ -84,8 +81,8 @@ class Own(BP):
 
     penalty: float = 0.5
 
-    def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
-        step = BP().step(net, params, state, x, y)
+    def step(self, *args: Any, **named: Any) -> Step:
+        step = BP().step(*args, **named)
         return Step(step.loss, step.logits, {name: 2 * grad for name, grad in step.grads.items()})
 
 
@@ -99,7 +96,7 @@ class Headless(DFA):
 def test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step() -> None:
     setup = Setup("bp", "resmlp")
     rule = frozen(Own)()
-    assert rule.penalty == 0.5 and type(rule).__name__ == "FrozenOwn" and not rule.trains_blocks
+    assert vars(rule) == {"penalty": 0.5} and type(rule).__name__ == "FrozenOwn" and not rule.trains_blocks
     got = rule.step(setup.net, setup.params, setup.state, setup.x, setup.y).grads
     assert got.keys() == {name for name in setup.params if outside_blocks(name)}
     for name, gradient in setup.grads().items():
@@ -150,4 +147,36 @@ def test_it_stores_what_its_rule_stores(name: str, net_name: str) -> None:
 def test_the_penalty_reaches_the_embedding_through_blocks_that_bp_passes_and_through_no_cut(net_name: str) -> None:
     for rule, reaches in (("frozen-bp", True), ("frozen-dfa", False), ("frozen-fa", False)):
         plain, penalised = (Setup(rule, net_name, penalty=penalty).grads() for penalty in (0.0, 0.1))
+        if "embed.weight" not in plain:
+            pytest.skip("its embedding has no weights")
         assert torch.equal(plain["embed.weight"], penalised["embed.weight"]) is not reaches, rule
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if name not in RULES.controls])
+@pytest.mark.parametrize("net", ["resmlp", "cnn", "mlp"])
+def test_a_rung_of_the_depth_ladder_trains_the_last_blocks_as_the_rule_does(name: str, net: str) -> None:
+    full, rung = Setup(name, net), Setup(name, net)
+    rung.rule = frozen_before(RULES[name], full.net.blocks - 1)()
+    want, got = full.grads(), rung.grads()
+    last = f"blocks.{full.net.blocks - 1}."
+    moved = {key for key in want if key in full.params and (outside_blocks(key) or key.startswith(last))}
+    assert {key for key in got if key in full.params} == moved and rung.rule.trains_blocks
+    assert all(torch.equal(got[key], want[key]) for key in moved if key.startswith(last))
+
+
+def test_the_ladder_ends_at_the_blocks_of_the_net_and_asks_for_blocks_that_train() -> None:
+    data = tiny_dataset()
+    run = RunConfig(rule="dfa", depth=3, width=5, batch_size=16)
+    assert type(prepare(run.with_(train_last=3), data).rule).__mro__[1] is RULES["dfa"]
+    for bad in (run.with_(train_last=4), run.with_(rule="frozen-dfa", train_last=1)):
+        with pytest.raises(ConfigError, match=r"train-last: expected at most (3|no number)"):
+            prepare(bad, data)
+    assert control_of(run.with_(train_last=2)) == control_of(run), "one control for every rung"
+
+
+def test_a_smaller_training_set_is_spread_over_the_whole_and_the_test_set_stays() -> None:
+    data = tiny_dataset(train=60)
+    experiment = prepare(RunConfig(depth=1, width=5, batch_size=5, train_size=20), data)
+    assert torch.equal(experiment.batches.dataset.train_x, data.train_x[::3])
+    assert experiment.dataset.fingerprint() == data.fingerprint() and experiment.dataset.test_x is data.test_x
+    assert data.reduced(60) is data is data.reduced(0) is data.reduced(99)

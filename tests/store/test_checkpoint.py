@@ -28,7 +28,7 @@ def trained(config: RunConfig = CONFIG) -> Experiment:
 
 def everything(state: checkpoint.TrainState) -> dict[str, Tensor]:
     """All that decides how a run goes on, gathered without the code under test."""
-    stored = state.optimizer.state_dict()["state"]
+    stored = {name: state.optimizer.state_of(value) for name, value in (state.params | state.rule_state).items()}
     return {
         **{f"net {name}": value for name, value in state.params.items()},
         **{f"rule {name}": value for name, value in state.rule_state.items()},

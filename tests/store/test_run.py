@@ -164,10 +164,13 @@ def test_without_permission_there_is_one_line(tmp_path: Path, monkeypatch: pytes
         pass
 
 
-def test_only_directories_with_a_config_are_runs(run: Run) -> None:
+def test_only_directories_with_a_config_or_rows_are_runs(run: Run) -> None:
     (run.path.parent / "notes").mkdir()
     (run.path.parent / "file.txt").write_text("x")
-    assert runs_in(run.path.parent) == [run]
+    lost = Run(run.path.parent / "without a config")
+    lost.path.mkdir()
+    lost.append({"epoch": 0})
+    assert runs_in(run.path.parent) == sorted([run, lost], key=lambda one: one.path)
 
 
 def test_the_config_is_strict_json_with_its_format(run: Run) -> None:

@@ -46,6 +46,12 @@ def take(name: str, other: RunConfig) -> Callable[[Path], None]:
     return change
 
 
+def take_weights(store: Path) -> None:
+    """Write another seed's checkpoint whole and without ties, as an earlier version did: its weights alone tell."""
+    tensors, header = checkpoint.load(run_of(store, DFA.with_(seed=7)).checkpoint)
+    checkpoint.write(run_of(store, DFA).checkpoint, tensors, header["epoch"], ties={})
+
+
 def edit_seed(store: Path) -> None:
     path = run_of(store, DFA).path / "config.json"
     document = json.loads(path.read_text())
@@ -77,6 +83,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 OF_WEIGHTS: dict[str, Callable[[Path], object]] = {
     "the frozen run's checkpoint": take("last.safetensors", FROZEN),
     "another seed's checkpoint": take("last.safetensors", DFA.with_(seed=7)),
+    "another seed's checkpoint without ties": take_weights,
     "a kept checkpoint for the last one": lambda store: shutil.copy(
         run_of(store, DFA).kept(2), run_of(store, DFA).checkpoint
     ),

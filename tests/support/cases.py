@@ -28,6 +28,9 @@ HEALTHY: dict[str, Any] = {
     "rho_random": [0.0] * 4,
     "block_turn": [0.3] * 4,
     "reference_rank": [5.0] * 5,
+    "gamma_others": [0.05] * 4,
+    "gamma_others_std": [0.005] * 4,
+    "swap_cosines": [0.1] * 5 + [1.0],
     "test_acc": 0.9,
 }
 

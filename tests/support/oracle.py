@@ -6,7 +6,7 @@ No autograd and nothing of faudit: every derivative below is the formula from th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,12 +40,17 @@ def layer_norm_back(signal: Array, normal: Array, inverse: Array) -> Array:
 
 @dataclass
 class Oracle:
-    """A ResMLP with numpy weights."""
+    """A ResMLP with numpy weights; ``feedback`` replaces the weights that it names in the backward pass."""
 
     p: dict[str, Array]
     depth: int
     terminal_norm: bool = True
     residual: bool = True
+    feedback: dict[str, Array] = field(default_factory=dict)
+
+    def back(self, name: str) -> Array:
+        """The matrix that sends an error back through a layer."""
+        return self.feedback.get(name, self.p[name])
 
     def forward(self, x: Array) -> None:
         self.x = x.reshape(len(x), -1)
@@ -90,7 +95,7 @@ class Oracle:
     def readout_back(self, e: Array) -> tuple[dict[str, Array], Array]:
         """Gradients of the readout and at h_L for an error e at the logits."""
         grads = {"readout.head.weight": e.T @ self.r, "readout.head.bias": e.sum(0)}
-        signal = e @ self.p["readout.head.weight"]
+        signal = e @ self.back("readout.head.weight")
         if self.terminal_norm:
             normal, inverse = self.terminal
             grads["readout.norm.weight"] = (signal * normal).sum(0)
@@ -102,9 +107,9 @@ class Oracle:
         """Gradients of ⟨f_l(h_l), signal⟩ with respect to the block's weights and to h_l."""
         b, (normal, inverse, u, z) = f"blocks.{l}", self.kept[l]
         grads = {f"{b}.w2.weight": signal.T @ gelu(z), f"{b}.w2.bias": signal.sum(0)}
-        inner = (signal @ self.p[f"{b}.w2.weight"]) * gelu_slope(z)
+        inner = (signal @ self.back(f"{b}.w2.weight")) * gelu_slope(z)
         grads[f"{b}.w1.weight"], grads[f"{b}.w1.bias"] = inner.T @ u, inner.sum(0)
-        before = inner @ self.p[f"{b}.w1.weight"]
+        before = inner @ self.back(f"{b}.w1.weight")
         grads[f"{b}.norm.weight"], grads[f"{b}.norm.bias"] = (before * normal).sum(0), before.sum(0)
         return grads, layer_norm_back(before * self.p[f"{b}.norm.weight"], normal, inverse)
 

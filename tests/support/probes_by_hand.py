@@ -305,9 +305,49 @@ def rank_by_hand(k: Known) -> Entries:
 
 def weights_by_hand(k: Known) -> Entries:
     if k.rule != "dfa":
-        return {"weight_cosine": [None for _ in k.blocks]}
-    rows = k.oracle.p["readout.head.weight"]
-    return {"weight_cosine": [mean(cosines(k.setup.state[f"B.{l}"].numpy().T, rows)) for l in k.blocks]}
+        return {"weight_cosine": [], "weight_angle": []}
+    rows, matrices = k.oracle.p["readout.head.weight"], [k.setup.state[f"B.{l}"].numpy().T for l in k.blocks]
+    whole = [cosine(b.ravel(), rows.ravel()) for b in matrices]
+    return {
+        "weight_cosine": [mean(cosines(b, rows)) for b in matrices],
+        "weight_angle": [None if c != c else math.degrees(math.acos(c)) for c in whole],
+    }
+
+
+def swap_by_hand(k: Known) -> Entries:
+    other = copy(k.setup)
+    fresh = other.rule.init(other.net, other.x[:1], k.reading.generator("swap"))
+    other.state = {name: value.double() for name, value in fresh.items()}
+    own, swapped = (expected(k.rule, setup, 0.0, eps=1e-6, clip=1.0) for setup in (k.setup, other))
+
+    def compared(names: list[str]) -> float | None:
+        return value(cosine(*(np.concatenate([grads[name].ravel() for name in names]) for grads in (own, swapped))))
+
+    parts = ["embed", *(f"blocks.{l}" for l in k.blocks), "readout"]
+    return {
+        "swap_cosine": compared(list(k.setup.params)),
+        "swap_cosines": [compared([name for name in k.setup.params if part(name) == one]) for one in parts],
+    }
+
+
+def samples_by_hand(k: Known) -> Entries:
+    """E[T] and E[T²] of T = mean of C[i, π(i)]: two samples are paired with any two others, each as often."""
+
+    def paired(a: Array, g: Array) -> tuple[float | None, float | None]:
+        defined = [bool(one.any() and other.any()) for one, other in zip(a, g, strict=True)]
+        a, g = a[k.is_open & defined], g[k.is_open & defined]
+        n = len(a)
+        if n < 2:
+            return None, None
+        c = [[cosine(one, other) for other in g] for one in a]
+        two = list(itertools.permutations(range(n), 2))
+        squares = sum(c[i][j] ** 2 for i in range(n) for j in range(n)) / n
+        products = sum(c[i][j] * c[h][m] for i, h in two for j, m in two) / (n * (n - 1))
+        first = statistics.fmean(number for row in c for number in row)
+        return first, math.sqrt(max((squares + products) / n**2 - first**2, 0.0))
+
+    pairs = [paired(k.credits[l], k.gradients[l]) for l in k.blocks]
+    return {"gamma_others": [pair[0] for pair in pairs], "gamma_others_std": [pair[1] for pair in pairs]}
 
 
 ORACLES: dict[str, Callable[[Known], Entries]] = {
@@ -325,6 +365,8 @@ ORACLES: dict[str, Callable[[Known], Entries]] = {
     "movement": movement_by_hand,
     "rank": rank_by_hand,
     "weights": weights_by_hand,
+    "swap": swap_by_hand,
+    "samples": samples_by_hand,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from faudit.rules import FROZEN, RULES
 from tests.support.nets import Setup
 from tests.support.oracle import Array, Oracle
 
@@ -29,12 +30,22 @@ def fa_credit(setup: Setup, oracle: Oracle) -> list[Array]:
     return credit
 
 
-CREDITS = {"dfa": dfa_credit, "fa": fa_credit}  # of the local rules; one more adds its own
+def own_credit(setup: Setup, oracle: Oracle) -> list[Array]:
+    """The credit of the rule itself, which the test file of the rule derives by hand."""
+    return [credit.detach().numpy() for credit in setup.credit()]
+
+
+CREDITS = {  # of the local rules; one more adds its own
+    "dfa": dfa_credit,
+    "fa": fa_credit,
+    **dict.fromkeys(("state-bridge", "credit-bridge", "placebo"), own_credit),
+}
+KNOWN = [name for name in RULES if name.removeprefix(FROZEN) in {"bp", *CREDITS}]  # others have their own test file
 
 
 def expected(name: str, setup: Setup, penalty: float, eps: float, clip: float) -> dict[str, Array]:
     """The gradients of a rule by name; ``frozen-`` before it leaves the blocks out."""
-    oracle, rule = oracle_of(setup), name.removeprefix("frozen-")
+    oracle, rule = oracle_of(setup), name.removeprefix(FROZEN)
     e = oracle.error(setup.y.numpy())
     if rule == "bp":
         grads = oracle.bp(e / len(e), penalty)[0]

@@ -13,7 +13,7 @@ from faudit.config import RunConfig
 from faudit.store.checkpoint import load, weights
 from faudit.store.rows import TIMINGS, Row
 from faudit.store.run import Run
-from faudit.train import fit
+from faudit.train import fit, stream
 
 QUICK = RunConfig(data="digits", epochs=3, width=16, depth=2, batch_size=128)
 TINY = RunConfig(data="digits", epochs=2, width=8, depth=2, batch_size=256)
@@ -55,3 +55,12 @@ def until(holds: Callable[[], Any], seconds: float = 60) -> bool:
     while not holds() and time.monotonic() < end:
         time.sleep(0.02)
     return bool(holds())
+
+
+def survives_a_stop(config: RunConfig, store: Path, *, rows: int = 2) -> None:
+    """Assert that a run stopped after some rows, before their checkpoint, ends as one that was not stopped."""
+    written = stream(config, Run(store / "stopped" / config.run_id))
+    for _ in range(rows):
+        next(written)
+    written.close()  # type: ignore[attr-defined]  # stream is a generator
+    identical(fit(config, store / "stopped"), fit(config, store / "calm"))

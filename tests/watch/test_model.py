@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from faudit import audit_model
 from faudit.audit.checks.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, UNDECIDED
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK
+from faudit.nets.net import output_error
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading
-from faudit.rules.rule import output_error
 from faudit.store.rows import ENTRIES
 from faudit.watch.model import AuditedModel
 from tests.support.models import CLASSES, WIDTH, Around, Block, batch, mlp, resmlp

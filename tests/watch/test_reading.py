@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from faudit.audit.checks.null import score
-from faudit.rules.rule import output_error
+from faudit.nets.net import output_error
 from faudit.store.rows import Row
 from faudit.tensors import cosines
 from faudit.watch.copies import inspected

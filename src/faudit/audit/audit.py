@@ -44,7 +44,7 @@ def control_of(config: RunConfig) -> RunConfig:
     branches = {"penalty": 0.0, "clip": config.defaults.get("clip")}
     plain = {name: value for name, value in branches.items() if name in config.defaults}
     logged = {"keep_epochs": (), "probe_epochs": (), "log_every": 1}
-    return config.with_(rule=control_name(config.rule), random_targets=False, **plain, **logged)
+    return config.with_(rule=control_name(config.rule), random_targets=False, train_last=0, **plain, **logged)
 
 
 class ControlIndex:
@@ -94,6 +94,7 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
         frozen=(control,) if control else (),
         trains_blocks=facts.trains_blocks,
         no_control=facts.no_control,
+        no_credit=facts.no_credit,
     )
     return Audited(run, config, case, judge(case, protocol), tuple(remarks))
 
@@ -147,4 +148,5 @@ def case_of(config: RunConfig, rows: Sequence[Row], *, samples: int, classes: in
     """The case of a run, with the facts that its rule declares."""
     rule = RULES[config.rule]
     controls = (control,) if control else ()
-    return Case(config, rows, samples, classes, controls, trains_blocks=rule.trains_blocks, no_control=rule.no_control)
+    facts = {name: getattr(rule, name) for name in ("trains_blocks", "no_control", "no_credit")}
+    return Case(config, rows, samples, classes, controls, **facts)

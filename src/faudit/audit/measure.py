@@ -17,7 +17,7 @@ from faudit.data.dataset import Dataset
 from faudit.errors import StoreError
 from faudit.experiment import build_net, build_rule, threads
 from faudit.probes import PROBES
-from faudit.probes.probe import Reading
+from faudit.probes.probe import Reading, measured
 from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.store import checkpoint
@@ -34,7 +34,7 @@ def measure(run: Run, config: RunConfig, probes: Sequence[str], *, data_dir: Pat
         reading, epoch = reading_of(run, config, dataset=dataset)
         if epoch != last:
             raise damaged(run.checkpoint, f"the rows end at epoch {last}, the checkpoint at {epoch}")
-        entries = {name: PROBES[name]().measure(reading) for name in probes}
+        entries = {name: measured(PROBES[name], reading) for name in probes}
     return KeptAudit(entries, known=facts_of(config, run.rows()[-1], data_dir=data_dir, dataset=dataset))
 
 
@@ -46,7 +46,7 @@ def facts_of(config: RunConfig, row: Row, *, data_dir: Path | None, dataset: Dat
         dataset = dataset or DATASETS[config.data](data_dir)
         eval_samples = min(config.eval_size, len(dataset.test_y))
         sizes = {"test_samples": len(dataset.test_y), "classes": dataset.classes, "eval_samples": eval_samples}
-    return Facts(trains_blocks=rule.trains_blocks, no_control=rule.no_control, **sizes)
+    return Facts(trains_blocks=rule.trains_blocks, no_control=rule.no_control, no_credit=rule.no_credit, **sizes)
 
 
 def reading_of(
@@ -63,7 +63,8 @@ def reading_of(
     dataset = dataset.with_pixels(config.pixels)
     dtype = getattr(torch, config.dtype)
     x, y = dataset.buffer(config.eval_size)
-    net, rule, named = build_net(config, dataset), build_rule(config), generators(config.seed)
+    net, named = build_net(config, dataset), generators(config.seed)
+    rule = build_rule(config, net)
     initial = net.init(named["init"])
     # Missing feedback is refused and not drawn again: Γ would belong to another network.
     feedback = rule.init(net, dataset.normalise(x[:1]), named["feedback"])

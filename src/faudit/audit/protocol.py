@@ -3,8 +3,9 @@
 ``paper`` is the published protocol. ``faudit-1`` asks the same questions with numbers that do not depend on the size of
 the buffer, the fit of the network or the difficulty of the data. It checks the gradient's precision instead of its
 size and the share of errors removed instead of points, and it compares feedback with newly drawn feedback. ``faudit-2``
-also checks that the accuracy is above chance. The thresholds of a named protocol never change; a better threshold makes
-a new protocol.
+also checks that the accuracy is above chance. ``faudit-3`` also asks each deep block by itself, each sample against
+others, and whether other feedback changes the update. The thresholds of a named protocol never change; a better
+threshold makes a new protocol.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from faudit.audit.checks.blocks import Blocks
 from faudit.audit.checks.chance import Chance
 from faudit.audit.checks.check import Check
 from faudit.audit.checks.controls import Controls
@@ -24,8 +26,10 @@ from faudit.audit.checks.null import Null
 from faudit.audit.checks.points import Points
 from faudit.audit.checks.rank import Rank
 from faudit.audit.checks.reference import Reference
+from faudit.audit.checks.samples import Samples
 from faudit.audit.checks.scale import Scale
 from faudit.audit.checks.stability import Stability
+from faudit.audit.checks.swap import Swap
 from faudit.errors import ConfigError
 from faudit.registry import unknown
 
@@ -82,12 +86,17 @@ FAUDIT_1 = Protocol(
     labels=(Stability(stability=0.30),),
 )
 FAUDIT_2 = Protocol("faudit-2", checks=(*FAUDIT_1.checks, Chance()), labels=FAUDIT_1.labels)
+FAUDIT_3 = Protocol(
+    "faudit-3",
+    checks=(*FAUDIT_2.checks, Blocks(each=4.0), Samples(own=3.0), Swap(turned=1e-6)),
+    labels=FAUDIT_1.labels,
+)
 PAPER = Protocol(
     "paper",
     checks=(Scale(growth=50.0), Floor(floor=1e-4), Points(points=0.02)),
     labels=(Stability(stability=0.30),),
 )
-PROTOCOLS = {protocol.name: protocol for protocol in (FAUDIT_2, FAUDIT_1, PAPER)}
+PROTOCOLS = {protocol.name: protocol for protocol in (FAUDIT_3, FAUDIT_2, FAUDIT_1, PAPER)}
 DEFAULT = FAUDIT_2.name
 
 

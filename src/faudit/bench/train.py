@@ -35,7 +35,7 @@ def train_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
     """Seconds per epoch of both trainers for BP and DFA, the ratio, what the probes add, and faudit's peak memory."""
     if repeats < 1 or threads_used < 1:
         raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
-    plain = yardstick()
+    plain = checkout_module("plain_trainer")
     dataset = DATASETS["cifar10"](data_dir) if data_dir else noise()
     with threads(threads_used):
         jobs, peaks = {}, []
@@ -125,17 +125,17 @@ def noise() -> Dataset:
     return Dataset("noise", x[:50_000], y[:50_000], x[50_000:], y[50_000:], 10, mean, std, crop=4, flip=True)
 
 
-def yardstick() -> ModuleType:
-    """``benchmarks/plain_trainer.py`` of the checkout this package runs from."""
-    path = Path(__file__).parents[3] / "benchmarks" / "plain_trainer.py"
+def checkout_module(name: str) -> ModuleType:
+    """A module of ``benchmarks/`` in the checkout that this package runs from."""
+    path = Path(__file__).parents[3] / "benchmarks" / f"{name}.py"
     if not path.exists():
         raise ConfigError(
-            "faudit bench compares with benchmarks/plain_trainer.py, which only a source checkout has. "
+            f"faudit bench compares with benchmarks/{name}.py, which only a source checkout has. "
             "Clone the repository and install it with `pip install -e .`."
         )
-    spec = importlib.util.spec_from_file_location("plain_trainer", path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None, "a path that exists has a loader"
     module = importlib.util.module_from_spec(spec)
-    sys.modules["plain_trainer"] = module  # the loader's workers look it up by name
+    sys.modules[name] = module  # the loader's workers look it up by name
     spec.loader.exec_module(module)
     return module

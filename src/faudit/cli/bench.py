@@ -20,7 +20,8 @@ Told = tuple[dict[str, Any], list[str]]  # a result as JSON, and as lines to pri
 HELP = "measure the speed of faudit, or test the audit protocol on planted networks"
 ABOUT = (
     "train: an epoch against a plain PyTorch trainer; audit: an audit against an epoch; "
-    "sweep: a sweep against single runs; protocol: verdicts on networks that are healthy or broken by construction"
+    "rules: a step of every rule against BP's; sweep: a sweep against single runs; "
+    "protocol: verdicts on networks that are healthy or broken by construction"
 )
 
 
@@ -32,15 +33,19 @@ def add_flags(own: Parser) -> None:
     own.add_argument(
         "--jobs", type=count, metavar="N", help="sweep, protocol: runs side by side (default: one per core)"
     )
-    own.add_argument("--out", type=Path, metavar="DIR", help="protocol: folder for the results (default: protocol)")
+    own.add_argument(
+        "--out", type=Path, metavar="PATH", help="protocol: folder for the results (default: protocol); rules: file"
+    )
     own.add_argument(
         "--data-dir",
         type=Path,
         metavar="DIR",
         help="train, audit: folder with CIFAR-10 (default: noise of the same shape)",
     )
-    own.add_argument("--threads", type=int, metavar="N", help="train, audit: CPU threads (default: 2)")
-    own.add_argument("--repeats", type=int, metavar="N", help="train, audit: how often each is timed (default: 3)")
+    own.add_argument("--threads", type=int, metavar="N", help="train, audit, rules: CPU threads (default: 2)")
+    own.add_argument(
+        "--repeats", type=int, metavar="N", help="train, audit: how often each is timed (default: 3; rules: 5)"
+    )
     add_json(own)
 
 
@@ -81,9 +86,21 @@ def bench_sweep(*, jobs: int | None) -> Told:
     return result, lines(result)
 
 
+def bench_rules(*, threads: int, repeats: int, out: Path | None) -> Told:
+    """Time every rule; with --out also write the result as JSON."""
+    from faudit.bench.rules import lines, rules_speed
+    from faudit.store.files import write_json
+
+    result = rules_speed(threads_used=threads, repeats=repeats)
+    if out is not None:
+        refuse_stdout("--out", out, "a file")
+        write_json(out, result)
+    return result, lines(result)
+
+
 def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told:
     """Train the missing planted networks, judge all of them, and write the table."""
-    from faudit.bench.protocol.confusion import document, page
+    from faudit.bench.protocol.confusion import HALVES, document, page
     from faudit.bench.protocol.networks import all_rows, cases_of, made_by
     from faudit.store.files import write_json, write_text
     from faudit.sweep.engine import cores
@@ -98,11 +115,16 @@ def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told
     result = document(cases_of(seeds, out=rows), seeds=seeds, code=made_by())
     write_json(out / "confusion.json", result)
     write_text(out / "confusion.md", page(result))
-    lines = [
-        f"{name}: catches {column['broken']['walked_back']} of {column['broken']['n']} broken, "
-        f"flags {column['healthy']['walked_back']} of {column['healthy']['n']} healthy"
-        for name, column in result["columns"].items()
-    ]
+    lines = []
+    for part, title in HALVES.items():
+        lines.append(f"{title}:")
+        for name, column in result["columns"].items():
+            broken, healthy = column[part]["broken"], column[part]["healthy"]
+            lines.append(
+                f"  {name}: catches {broken['walked_back']} of {broken['n']} broken, "
+                f"flags {healthy['walked_back']} of {healthy['n']} healthy "
+                f"({healthy['trustworthy']} trustworthy, {healthy['inconclusive']} inconclusive)"
+            )
     return result, [*lines, str(out / "confusion.md")]
 
 
@@ -120,5 +142,6 @@ BENCHES = {
     "audit": Bench(bench_audit, TIMED),
     "sweep": Bench(bench_sweep, {"jobs": None}),
     "protocol": Bench(bench_protocol, {"seeds": (7, 8, 9), "jobs": None, "out": Path("protocol")}),
+    "rules": Bench(bench_rules, {"threads": 2, "repeats": 5, "out": None}),
 }
 FLAGS = {name: value for bench in BENCHES.values() for name, value in bench.flags.items()}

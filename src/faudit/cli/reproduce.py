@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_data_dir, add_plan, add_venue, count, plan_of
 from faudit.cli.output import complain, refuse_stdout, remark
+from faudit.cli.sweep import forecast
 from faudit.figures import FIGURES
 from faudit.papers import PAPERS
 
@@ -32,25 +33,38 @@ def add_flags(own: Parser) -> None:
         "--jobs", type=count, default=None, metavar="N",
         help="runs side by side; 0 trains none and draws the runs that exist (default: one per core)",
     )  # fmt: skip
+    own.add_argument(
+        "--dry-run", action="store_true", help="train and draw nothing; list the runs with their state and their time"
+    )
     add_plan(own)
     add_venue(own)
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.papers.reproduce import papers_of, reproduce
+    from faudit.papers.reproduce import configs_of, papers_of, reproduce
     from faudit.sweep.engine import cores
 
     refuse_stdout("--out", args.out, "a directory")
     jobs = cores() if args.jobs is None else args.jobs
     plans = [(paper, plan_of(args, paper)) for paper in papers_of(args.name)]
-    code = 0
+    if args.dry_run:
+        configs = [config for paper, plan in plans for config in configs_of(args.name, paper, plan=plan)]
+        return forecast(list(dict.fromkeys(configs)), runs=args.runs, jobs=args.jobs)
+    codes, absent = [], []
     for paper, plan in plans:
         out = Path(paper.name) if args.out is None else args.out / paper.name if len(plans) > 1 else args.out
         result = reproduce(
             args.name, paper, plan=plan, runs=args.runs, out=out, data_dir=args.data_dir, jobs=jobs, venue=args.venue
         )
-        code = max(code, tell(result, out))
-    return code
+        if result.absent:
+            absent.append(result.absent)
+        if not result.absent or result.left:
+            codes.append(tell(result, out))
+    if len(absent) == len(plans):
+        complain(absent)
+        return 2
+    remark(absent)  # of several papers, some may have no runs in the store
+    return max(codes)
 
 
 def tell(result: Result, out: Path) -> int:

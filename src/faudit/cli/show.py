@@ -10,11 +10,12 @@ from faudit.cli.flags import Parser, add_json, add_runs, add_where
 from faudit.cli.output import complain, print_json, say
 from faudit.errors import ConfigError
 
-HELP = "show all runs as a table, or one run with all its rows"
+HELP = "show all runs as a table, one run with all its rows, or the method card of a rule (`show rule NAME`)"
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("name", nargs="?", metavar="RUN", help="a run's directory, or its name in the store")
+    own.add_argument("name", nargs="?", metavar="RUN", help="a run's directory, or its name in the store; or `rule`")
+    own.add_argument("member", nargs="?", metavar="NAME", help="after `rule`: the name of a rule")
     add_runs(own)
     add_json(own)
     add_where(own)
@@ -35,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     from faudit.store.run import run_named
     from faudit.store.summary import overview
 
+    if args.member:
+        return card(args)
     wanted = conditions(args.where)
     if args.name and args.where:
         raise ConfigError(f"--where selects runs of a store: expected no RUN with it, got {args.name!r}")
@@ -54,3 +57,16 @@ def run(args: argparse.Namespace) -> int:
         say(runs_table(found))
     complain(damaged)
     return 2 if damaged else 0
+
+
+def card(args: argparse.Namespace) -> int:
+    """Show the method card of a rule."""
+    from faudit.rules import cards
+
+    if args.name != "rule":
+        raise ConfigError(f"show: expected one RUN, or `rule NAME`, got {args.name!r} and {args.member!r}")
+    if args.json:
+        print_json(cards.card(args.member))
+    else:
+        print(cards.text(args.member))
+    return 0

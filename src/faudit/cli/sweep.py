@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
         remark(refuse_other_data(configs, args.runs, data_dir=args.data_dir))
     if args.dry_run:
-        return dry_run(configs, args)
+        return forecast(configs, runs=args.runs, jobs=args.jobs)
     outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, board=args.tensorboard)
     complain(f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items())
     if outcome.failed and not args.retry_failed:
@@ -73,16 +73,16 @@ def run(args: argparse.Namespace) -> int:
     return 2 if outcome.left else 1 if outcome.failed else 0
 
 
-def dry_run(configs: Sequence[RunConfig], args: argparse.Namespace) -> int:
-    """Print what a sweep would do: each run with its state, and about how long the missing ones take."""
+def forecast(configs: Sequence[RunConfig], *, runs: Path, jobs: int | None) -> int:
+    """Print what would be trained: each run with its state, and about how long the missing ones take."""
     from faudit.cli.tables import listed
     from faudit.sweep.engine import cores
     from faudit.sweep.estimate import estimated
 
-    plan = estimated(configs, args.runs)
+    plan = estimated(configs, runs)
     rows = [[one.config.run_id, one.state, f"{one.epochs}/{one.config.epochs}", one.about] for one in plan.runs]
     say(listed(COLUMNS, rows, left=COLUMNS))
     remark(plan.damaged)
-    for line in plan.lines(args.jobs or max(1, cores() // max(config.threads for config in configs))):
+    for line in plan.lines(jobs or max(1, cores() // max(config.threads for config in configs))):
         print(line)
     return 0

@@ -22,7 +22,7 @@ CHUNK = 16  # batches augmented at once: a whole epoch would double the memory o
 
 @dataclass(frozen=True)
 class Batches:
-    """Cuts a training set into normalised batches, epoch by epoch. The last batch can be smaller."""
+    """Cuts a training set into normalised batches, epoch by epoch. The last one can be smaller, or is left out."""
 
     dataset: Dataset
     batch_size: int
@@ -30,6 +30,8 @@ class Batches:
     random_targets: bool
     dtype: torch.dtype
     device: torch.device
+    shuffle: bool = True
+    drop_last: bool = False
 
     def __post_init__(self) -> None:
         if self.batch_size > len(self.dataset.train_x):
@@ -43,10 +45,18 @@ class Batches:
         """The training set with a black border, made once: padding every chunk would cost as much as cropping it."""
         return F.pad(self.dataset.train_x, (self.dataset.crop,) * 4)
 
+    @property
+    def samples(self) -> int:
+        """The number of samples in an epoch."""
+        n = len(self.dataset.train_x)
+        return n - n % self.batch_size if self.drop_last else n
+
     def epoch(self, generators: Mapping[str, torch.Generator]) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass over the training set. All its random numbers are drawn before the first batch."""
         data, draw = self.dataset, generators["data"]
-        order = torch.randperm(len(data.train_x), generator=draw)
+        n = len(data.train_x)
+        order = torch.randperm(n, generator=draw) if self.shuffle else torch.arange(n)
+        order = order[: self.samples]
         labels = data.train_y[order]
         if self.random_targets:
             labels = torch.randint(data.classes, (len(order),), generator=generators["targets"])

@@ -65,6 +65,17 @@ class Dataset:
             return self
         return replace(self, mean=(0.0,) * len(self.mean), std=(1.0,) * len(self.std))
 
+    def with_crop(self, crop: int) -> Dataset:
+        """The dataset with another border for the random crop; with a negative one, itself."""
+        return self if crop < 0 else replace(self, crop=crop)
+
+    def reduced(self, size: int) -> Dataset:
+        """The same dataset with fewer training samples, at even distances; with 0, or if it has no more, itself."""
+        if size == 0 or size >= len(self.train_x):
+            return self
+        chosen = torch.arange(size) * len(self.train_x) // size
+        return replace(self, train_x=self.train_x[chosen], train_y=self.train_y[chosen])
+
     def buffer(self, size: int) -> tuple[Tensor, Tensor]:
         """The fixed evaluation buffer: ``size`` test samples at even distances, or all if there are fewer.
 

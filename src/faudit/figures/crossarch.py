@@ -24,7 +24,7 @@ RULES = ("bp", "fa", "dfa")
 class CrossArchitecture(Figure):
     """Three architectures under BP, FA and DFA: stream size, gradient size and accuracy."""
 
-    experiments: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
+    experiments = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
     wide: ClassVar[bool] = True
 
     def numbers(self, table: Table) -> Numbers:

@@ -29,12 +29,13 @@ Numbers = dict[str, Any]
 Value = Callable[[Row], float | None]
 
 FORMATS = ("pdf", "svg", "png")
+NAMED = 3  # missing runs that a refusal names
 
 
 class Figure(ABC):
     """One figure. A ``wide`` figure spans the text width of a page; the others span one column."""
 
-    experiments: ClassVar[tuple[str, ...]]
+    experiments: tuple[str, ...]
     wide: ClassVar[bool] = False
 
     @abstractmethod
@@ -86,9 +87,10 @@ def suffix(path: Path) -> str:
 
 
 def refusal(name: str, missing: dict[str, str], table: Table) -> str:
-    """A message: each missing run with the command that makes it, and the command that makes all of them."""
-    lines = [f"{name} lacks {run}. Make it with: {command}" for run, command in missing.items()]
-    return "\n".join([*lines, f"{remedy(name, table)} makes all of them; --partial draws what is there."])
+    """A message: the first missing runs, each with the command that makes it, and the command that makes all."""
+    lines = [f"{name} lacks {run}. Make it with: {command}" for run, command in missing.items()][:NAMED]
+    makes = f"these and {len(missing) - NAMED} more" if len(missing) > NAMED else "all of them"
+    return "\n".join([*lines, f"{remedy(name, table)} makes {makes}; --partial draws what is there."])
 
 
 def by_experiment(missing: Iterable[str]) -> dict[str, list[str]]:

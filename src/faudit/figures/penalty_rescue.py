@@ -42,7 +42,7 @@ TICKS = {
 class PenaltyRescue(Figure):
     """DFA with and without the penalty: stream and gradient, deep Γ and ρ with null and ceiling, accuracy 2 × 2."""
 
-    experiments: ClassVar[tuple[str, ...]] = (*GRID["BP"], *GRID["DFA"], "matched dfa λ=0.0001", FROZEN)
+    experiments = (*GRID["BP"], *GRID["DFA"], "matched dfa λ=0.0001", FROZEN)
     wide: ClassVar[bool] = True
 
     def numbers(self, table: Table) -> Numbers:

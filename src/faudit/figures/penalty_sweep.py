@@ -24,7 +24,7 @@ FROZEN = "matched frozen-dfa"
 class PenaltySweep(Figure):
     """DFA with several penalties: stream size, gradient size with the floor, accuracy with the frozen baseline."""
 
-    experiments: ClassVar[tuple[str, ...]] = (*CURVES, FROZEN)
+    experiments = (*CURVES, FROZEN)
     wide: ClassVar[bool] = True
 
     def numbers(self, table: Table) -> Numbers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from faudit.figures.figure import Figure, Numbers, at, line, panel
 from faudit.figures.table import Table
@@ -19,7 +19,7 @@ RULES = ("bp", "dfa")
 class SnapshotResMLP(Figure):
     """ResMLP: stream size and gradient size, BP against DFA, with and without the terminal LayerNorm."""
 
-    experiments: ClassVar[tuple[str, ...]] = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
+    experiments = tuple(f"{row} {rule}" for row in ROWS for rule in RULES)
 
     def numbers(self, table: Table) -> Numbers:
         hidden, gradient = at("hidden_norms", -1), at("grad_norms", 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from faudit.figures.figure import Figure, Numbers, at, line, panel
 from faudit.figures.table import Table
@@ -18,7 +18,7 @@ RULES = ("bp", "dfa")
 class SnapshotViT(Figure):
     """ViT-Mini: size of the cls token and of its gradient, BP against DFA."""
 
-    experiments: ClassVar[tuple[str, ...]] = tuple(f"vit {rule}" for rule in RULES)
+    experiments = tuple(f"vit {rule}" for rule in RULES)
 
     def numbers(self, table: Table) -> Numbers:
         hidden, gradient = at("hidden_norms", -1), at("grad_norms", 2)

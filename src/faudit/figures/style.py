@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,10 @@ from matplotlib.ticker import FixedLocator, LogFormatterMathtext, MaxNLocator, N
 from faudit.errors import ConfigError
 from faudit.figures.figure import Figure
 from faudit.registry import unknown
+from faudit.rules import RULES
 from faudit.store.rows import ENTRIES
 
+Looks = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]  # line → name, how it is drawn
 VENUES = {"neurips": (5.5, 5.5), "icml": (3.25, 6.75), "iclr": (5.5, 5.5)}  # inches: one column, the whole text
 
 # (name, colour, dash, marker). Colours of BP, FA and DFA are the paper's.
@@ -40,6 +42,10 @@ PENALTY_LOOKS: dict[float, tuple[str, Any, str]] = {
     1e-2: ("#1b7837", "-", "D"),
     1e-1: ("#40004b", "-.", "X"),
 }
+# Every other rule has the next of these, in the order of the registry.
+COLOURS = ("#1b7837", "#762a83", "#01665e", "#8c510a", "#c51b7d", "#5aae61", "#9970ab", "#35978f", "#bf812d", "#de77ae")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 SETTINGS: Any = {  # matplotlib types its keys one by one
     "font.family": "DejaVu Sans",  # ships with matplotlib: the same on every machine
     "font.size": 7.0,
@@ -109,24 +115,32 @@ class Style:
         return out.getvalue()
 
 
+def rule_look(rule: str) -> tuple[str, str, Any, str]:
+    """A rule's name in the legend, its colour, dash and marker."""
+    if rule in RULE_LOOKS:
+        return RULE_LOOKS[rule]
+    place = [name for name in RULES if name not in RULE_LOOKS].index(rule)
+    return rule, COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
+
+
 def look(line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A line's name in the legend, and its colour, dash and marker."""
     if line["penalty"]:
         colour, dash, marker = PENALTY_LOOKS.get(line["penalty"], ("#000000", "-", "*"))
-        name = f"{RULE_LOOKS[line['rule']][0]}, λ = {line['penalty']:g}"
+        name = f"{rule_look(line['rule'])[0]}, λ = {line['penalty']:g}"
     else:
-        name, colour, dash, marker = RULE_LOOKS[line["rule"]]
+        name, colour, dash, marker = rule_look(line["rule"])
     return name, {"color": colour, "linestyle": dash, "marker": marker}
 
 
-def draw_panel(ax: Axes, panel: dict[str, Any], *, title: bool = True, label: bool = True) -> None:
+def draw_panel(ax: Axes, panel: dict[str, Any], *, title: bool = True, label: bool = True, looks: Looks = look) -> None:
     """Draw the lines of a panel with their bands. Markers are few, so that the dash stays visible."""
     if not panel["lines"]:
         ax.set_axis_off()
         ax.text(0.5, 0.5, "no runs", ha="center", va="center", transform=ax.transAxes, color="#878787")
         return
     for place, line in enumerate(panel["lines"]):
-        name, how = look(line)
+        name, how = looks(line)
         epochs = line["epochs"]
         every = max(1, len(epochs) // 6)
         start = (place * every) // max(1, len(panel["lines"]))  # so that markers of two lines do not overlap
@@ -195,8 +209,9 @@ def footnote(
     *,
     what: str,
     bars: Sequence[dict[str, Any]] = (),
+    tail: str = " Gradients: per-sample loss.",
 ) -> None:
-    """Write data, epochs, n and the meaning of the band under the axes, wrapped to the width."""
+    """Write data, epochs, n, the meaning of the band and ``tail`` under the axes, wrapped to the width."""
     if not lines:
         return
     counts = sorted({count for line in lines for count in line["n"]} | {bar["n"] for bar in bars})
@@ -210,7 +225,7 @@ def footnote(
         data += f" ({', '.join(named)})"
     seeds, band = ("seeds", f"; {what}") if counts[-1] > 1 else ("seed", "")
     rehearsal = "Not the paper's recipe: " if numbers["rehearsal"] else ""
-    text = f"{rehearsal}{data}, {epochs} epochs, {n} {seeds}{band}. Gradients: per-sample loss."
+    text = f"{rehearsal}{data}, {epochs} epochs, {n} {seeds}{band}.{tail}"
     picture.supxlabel(textwrap.fill(text, int(22 * picture.get_figwidth()), break_on_hyphens=False), fontsize=6)
 
 

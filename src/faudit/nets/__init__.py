@@ -16,5 +16,8 @@ NETS: Configurable[type[Net]] = Configurable(
         "vit": "faudit.nets.vit:ViT",
         "student": "faudit.nets.student:StudentNet",
         "cnn": "faudit.nets.cnn:SmallCNN",
+        "mlp": "faudit.nets.mlp:MLP",
+        "lenet": "faudit.nets.lenet:LeNet",
+        "resnet": "faudit.nets.resnet:ResNet",
     },
 )

@@ -4,23 +4,28 @@ h_0 = embed(x);  h_{l+1} = join(h_l, f_l(h_l)), f_l = branch l;  logits = readou
 
 A net is a frozen value that holds sizes. Weights are a separate dict of tensors by name, so the same function works for
 float32 and float64, one seed or many stacked, eager or compiled. Each name starts with its part: ``embed.``,
-``blocks.<l>.`` or ``readout.``.
+``blocks.<l>.`` or ``readout.``. The running statistics of a BatchNorm are among the weights (``is_buffer``).
+
+A net behaves as in evaluation. ``in_training`` gives the same net as it is inside one training step: with dropout, and
+with the batch's own statistics in BatchNorm.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import sqrt
-from typing import final
+from typing import TypeVar, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 Params = Mapping[str, Tensor]
+Self = TypeVar("Self", bound="Net")
+BUFFERS = ("running_mean", "running_var")  # how the name of a running statistic ends
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,38 @@ class Trace:
     logits: Tensor
 
 
+class Training:
+    """What the passes of one training step share: dropout masks, and which BatchNorm has been written.
+
+    A rule with two passes (PEPITA) sees the same masks in both. Running statistics follow the first pass only.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+        self._masks: dict[str, Tensor] = {}
+        self._written: set[str] = set()
+
+    def dropped(self, h: Tensor, place: str, *, rate: float) -> Tensor:
+        """Dropout of a state with the mask of a place: zero at a share ``rate`` of the features, the rest scaled up."""
+        if place not in self._masks:
+            kept = torch.rand(h.shape, generator=self._generator) >= rate
+            self._masks[place] = kept.to(h.device, h.dtype) / (1.0 - rate)
+        return h * self._masks[place]
+
+    def is_first(self, place: str) -> bool:
+        """Whether this is the first pass of the step through a place."""
+        first = place not in self._written
+        self._written.add(place)
+        return first
+
+
 @dataclass(frozen=True)
 class Net(ABC):
     """Base class of networks; the further fields of a subclass are its settings, named as in the config."""
 
     sample_shape: tuple[int, ...]
     classes: int
+    training: Training | None = field(default=None, kw_only=True, compare=False, repr=False)  # None in evaluation
 
     @property
     @abstractmethod
@@ -67,6 +98,35 @@ class Net(ABC):
     @abstractmethod
     def join(self, h: Tensor, f: Tensor) -> Tensor:
         """(h_l, f_l) → h_{l+1}: their sum, or f_l alone if there is no skip."""
+
+    def loss(self, logits: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
+        """The loss of the samples ("none"), its "mean" or its "sum", as in torch; cross-entropy by default."""
+        return F.cross_entropy(logits, y, reduction=reduction)
+
+    def output_error(self, logits: Tensor, y: Tensor) -> Tensor:
+        """e, the gradient of each sample's loss at its logits, [n, C]; of the cross-entropy by default."""
+        return output_error(logits, y)
+
+    @property
+    def least_batch(self) -> int:
+        """The fewest samples of a training batch: a BatchNorm cannot normalise one value alone."""
+        return 1
+
+    @property
+    @final
+    def parts(self) -> list[str]:
+        """The names of the parts, in order: embed, the blocks, readout. An embedding may have no weights."""
+        return ["embed", *(f"blocks.{l}" for l in range(self.blocks)), "readout"]
+
+    @final
+    def dropped(self, h: Tensor, place: str, *, rate: float) -> Tensor:
+        """A state after dropout at a place; unchanged in evaluation."""
+        return h if self.training is None or rate == 0.0 else self.training.dropped(h, place, rate=rate)
+
+    @final
+    def in_training(self: Self, generator: torch.Generator) -> Self:
+        """The net inside one training step; ``generator`` draws its dropout masks."""
+        return replace(self, training=Training(generator))
 
     @property
     def signals(self) -> int:
@@ -141,9 +201,15 @@ class Net(ABC):
 @cache
 def widths(net: Net, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The number of features of each tap for samples of a shape; cached, because a net is immutable."""
+    net = replace(net, training=None)  # in training the pass would draw masks, and refuse a batch of one
     params = net.init(torch.Generator().manual_seed(0))
     with torch.no_grad():
         return tuple(net.tap(h).shape[1] for h in net.trace(params, empty(1, *shape).zero_()).taps)
+
+
+def is_buffer(name: str) -> bool:
+    """Whether a weight of this name is a running statistic, which no gradient trains."""
+    return name.endswith(BUFFERS)
 
 
 @cache
@@ -151,6 +217,16 @@ def part(name: str) -> str:
     """The part that a parameter belongs to: "embed", "readout" or "blocks.<l>"."""
     words = name.split(".")
     return ".".join(words[:2]) if words[0] == "blocks" else words[0]
+
+
+def output_error(logits: Tensor, y: Tensor) -> Tensor:
+    """softmax(logits) − onehot(y), the gradient of each sample's cross-entropy at its logits, [n, C]."""
+    return F.softmax(logits, dim=1) - one_hot(y, logits)
+
+
+def one_hot(y: Tensor, like: Tensor) -> Tensor:
+    """The labels as rows of 0 and 1, with the shape and type of the logits."""
+    return F.one_hot(y, like.shape[1]).to(like.dtype)
 
 
 def linear(generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
@@ -179,6 +255,32 @@ def gelu(x: Tensor) -> Tensor:
 def ones_zeros(width: int) -> tuple[Tensor, Tensor]:
     """Initial weight and bias of a LayerNorm."""
     return empty(width).fill_(1.0), empty(width).fill_(0.0)
+
+
+def new_batch_norm(name: str, width: int) -> dict[str, Tensor]:
+    """Initial weights and running statistics of a BatchNorm."""
+    weight, bias = ones_zeros(width)
+    var, mean = ones_zeros(width)
+    return {
+        f"{name}.weight": weight,
+        f"{name}.bias": bias,
+        f"{name}.running_mean": mean,
+        f"{name}.running_var": var,
+    }
+
+
+def batch_norm(training: Training | None, params: Params, name: str, h: Tensor) -> Tensor:
+    """BatchNorm as in torch: by the running statistics in evaluation, by the batch's own in training.
+
+    The first pass of a training step writes the running statistics, in place.
+    """
+    weight, bias = params[f"{name}.weight"], params[f"{name}.bias"]
+    mean, var = params[f"{name}.running_mean"], params[f"{name}.running_var"]
+    if training is None:
+        return F.batch_norm(h, mean, var, weight, bias)
+    if training.is_first(name):
+        return F.batch_norm(h, mean, var, weight, bias, training=True)
+    return F.batch_norm(h, None, None, weight, bias, training=True)
 
 
 def empty(*shape: int) -> Tensor:

@@ -1,21 +1,31 @@
 """A paper's claims, each with the published value, our measurement, and whether the two agree.
 
-A claim is one row of a paper's results. Each of its parts is a number computed from the logs of some experiments. Our
-value is the mean over the seeds with a 95 % interval (Student's t); for norms it is the geometric mean with the range.
-The tolerance is ± .015 for accuracies, a factor 3 for norms, and ± 2 epochs for the first epoch at which a check fires.
-For Γ and ρ it is twice the paper's standard deviation, or ± .05 if the paper gives none. Imported runs do not count,
-and every experiment of a part must have a run. A part with a diverged run deviates.
+A claim is one row of a paper's results. Each of its parts is a number computed from the logs of some experiments:
+
+- ``Part``: the number of an experiment is within a tolerance of the published one;
+- ``Between``: the number of an experiment, or the difference to another experiment, lies in an interval;
+- ``Order``: the means of several experiments are in the published order.
+
+Our value is the mean over the seeds with a 95 % interval (Student's t); for norms it is the geometric mean with the
+range. Unless a part sets its own, the tolerance is ± .015 for accuracies, a factor 3 for norms, and ± 2 epochs for the
+first epoch at which a check fires. For Γ and ρ it is twice the paper's standard deviation, or ± .05 if the paper gives
+none. Imported runs do not count, and every experiment of a part must have a run. A part with a diverged run deviates.
+
+A claim may ask for epochs and seeds. A part with fewer is partial, whatever its number says.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from faudit.config import command
+from faudit.figures.figure import Value
 from faudit.figures.table import Series, Table
 from faudit.stats import student_interval
 from faudit.store.rows import Row
@@ -23,7 +33,67 @@ from faudit.store.run import Status
 
 Measure = Callable[[list[Row]], float | None]
 TOLERANCES = {"accuracy": 0.015, "norm": 3.0, "epoch": 2.0, "cosine": 0.05, "never": 0.0}
-VERDICTS = ("deviates", "not run", "reproduced")  # a claim gets the first of these that one of its parts has
+VERDICTS = ("deviates", "not run", "partial", "reproduced")  # a claim gets the first that one of its parts has
+SIGNS: dict[str, Callable[[float, float], bool]] = {"<": operator.lt, "≤": operator.le}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An entry at one epoch; at the last row if ``epoch`` is None."""
+
+    value: Value
+    epoch: int | None = None
+    scale: float = 1.0
+
+    def __call__(self, rows: list[Row]) -> float | None:
+        there = rows[-1:] if self.epoch is None else [row for row in rows if row["epoch"] == self.epoch]
+        number = self.value(there[0]) if there else None
+        return None if number is None else number * self.scale
+
+
+def last(value: Value, scale: float = 1.0) -> Reading:
+    """An entry of the last row."""
+    return Reading(value, scale=scale)
+
+
+def at_epoch(epoch: int, value: Value) -> Reading:
+    """An entry of one epoch's row."""
+    return Reading(value, epoch)
+
+
+def fires(check: Callable[[Row], bool]) -> Measure:
+    """The first epoch at which a check fires; infinity if it never fires."""
+    return lambda rows: next((float(row["epoch"]) for row in rows if check(row)), math.inf)
+
+
+def dip(value: Value) -> Measure:
+    """The epoch at which an entry is smallest; the first one if there are several."""
+
+    def measure(rows: list[Row]) -> float | None:
+        found = {float(row["epoch"]): number for row in rows if (number := value(row)) is not None}
+        return min(found, key=found.__getitem__, default=None)
+
+    return measure
+
+
+def full_accuracy(row: Row) -> float | None:
+    """The accuracy on the full test set, which is also that of an evaluation buffer of the same size."""
+    known, buffer, samples = (row.number(name) for name in ("test_acc", "eval_samples", "test_samples"))
+    return row.number("acc_eval") if known is None and buffer is not None and buffer == samples else known
+
+
+def full_error(row: Row) -> float | None:
+    """The error on the full test set, in percent."""
+    accuracy = full_accuracy(row)
+    return None if accuracy is None else 100.0 * (1.0 - accuracy)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a claim needs for a verdict: for each experiment, this many seeds with runs of at least these epochs."""
+
+    epochs: int
+    seeds: int
 
 
 @dataclass(frozen=True)
@@ -33,10 +103,11 @@ class Part:
     what: str
     experiments: tuple[str, ...]
     measure: Measure
-    kind: str  # "accuracy", "norm", "epoch", "never", "cosine"
+    kind: str  # "accuracy", "error", "angle", "norm", "epoch", "never", "cosine"
     published: float | None
     spread: float | None = None  # the paper's standard deviation of a cosine
     seeds: tuple[int, ...] | None = None  # only these seeds, if the claim is about one seed
+    within: float | None = None  # a tolerance of its own
 
     def series(self, table: Table) -> list[Series]:
         """Our runs for this part; none unless every experiment has one."""
@@ -54,7 +125,116 @@ class Part:
 
     @property
     def tolerance(self) -> float:
+        if self.within is not None:
+            return self.within
         return 2 * self.spread if self.spread is not None else TOLERANCES[self.kind]
+
+    def points(self) -> list[tuple[str, float]]:
+        """The published numbers that a figure can show, each with its experiment."""
+        return [] if self.published is None else [(name, self.published) for name in self.experiments]
+
+    def measured(self, table: Table) -> dict[str, Any]:
+        """The part with our values, their middle and interval, and the verdict."""
+        series = self.series(table)
+        found = {one.run.name: self.measure(one.rows) for one in series if one.status == Status.DONE}
+        values = [value for value in found.values() if value is not None and not math.isnan(value)]
+        entry: dict[str, Any] = {
+            "what": self.what,
+            "kind": self.kind,
+            "published": self.published,
+            "tolerance": self.tolerance,
+            **told(self.experiments, series, values, table=table, expected=self.expected(table)),
+        }
+        if self.kind == "accuracy":
+            buffer = [row for one in series if (row := one.rows[-1].get("acc_eval")) is not None]
+            entry["on_buffer"] = statistics.fmean(buffer) if buffer else None
+        if not values:
+            return {**entry, "ours": None, "low": None, "high": None, "verdict": unmeasured(entry)}
+        middle, low, high = interval(values, self.kind)
+        agree = agrees(self, middle, values) and not entry["diverged"]
+        return {**entry, **ours(middle, low, high), "verdict": "reproduced" if agree else "deviates"}
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number of one experiment that lies in [low, high]. With ``minus``, the difference to another experiment.
+
+    A difference is taken seed by seed.
+    """
+
+    what: str
+    experiment: str
+    measure: Measure
+    kind: str
+    low: float
+    high: float
+    minus: str | None = None
+    published: float | None = None
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        return (self.experiment,) if self.minus is None else (self.experiment, self.minus)
+
+    def points(self) -> list[tuple[str, float]]:
+        """The published numbers that a figure can show; a difference has no place there."""
+        return [] if self.published is None or self.minus else [(self.experiment, self.published)]
+
+    def measured(self, table: Table) -> dict[str, Any]:
+        """The number with our values, their mean and interval, and the verdict."""
+        series, found = by_seed(self.experiments, self.measure, table=table)
+        first, baseline = found[0], found[1] if self.minus else dict.fromkeys(found[0], 0.0)
+        values = [number - baseline[seed] for seed, number in first.items() if seed in baseline]
+        entry: dict[str, Any] = {
+            "what": self.what,
+            "kind": self.kind,
+            "published": self.published,
+            "between": [None if math.isinf(edge) else edge for edge in (self.low, self.high)],
+            "minus": self.minus,
+            **told(self.experiments, series, values, table=table, expected=len(table.plan.seeds)),
+        }
+        if not values:
+            return {**entry, "ours": None, "low": None, "high": None, "verdict": unmeasured(entry)}
+        middle, low, high = interval(values, self.kind)
+        agree = self.low <= middle <= self.high and not entry["diverged"]
+        return {**entry, **ours(middle, low, high), "verdict": "reproduced" if agree else "deviates"}
+
+
+@dataclass(frozen=True)
+class Order:
+    """The means of several experiments, the smallest first. ``published`` has the number of each experiment."""
+
+    what: str
+    experiments: tuple[str, ...]
+    measure: Measure
+    kind: str
+    published: tuple[float, ...] = ()
+    sign: str = "<"
+
+    def points(self) -> list[tuple[str, float]]:
+        """The published numbers that a figure can show, each with its experiment."""
+        return list(zip(self.experiments, self.published, strict=True)) if self.published else []
+
+    def measured(self, table: Table) -> dict[str, Any]:
+        """The mean of each experiment, and whether they are in the published order."""
+        series, found = by_seed(self.experiments, self.measure, table=table)
+        values = [number for one in found for number in one.values()]
+        entry: dict[str, Any] = {
+            "what": self.what,
+            "kind": self.kind,
+            "published": list(self.published),
+            "order": self.sign,
+            **told(
+                self.experiments, series, values, table=table, expected=len(self.experiments) * len(table.plan.seeds)
+            ),
+        }
+        if not all(found):
+            return {**entry, "means": [], "verdict": unmeasured(entry)}
+        means = [statistics.fmean(one.values()) for one in found]
+        agree = all(SIGNS[self.sign](a, b) for a, b in pairwise(means)) and not entry["diverged"]
+        return {**entry, "means": means, "verdict": "reproduced" if agree else "deviates"}
+
+
+Number = Part | Between | Order
 
 
 @dataclass(frozen=True)
@@ -63,7 +243,8 @@ class Claim:
 
     name: str
     published: str
-    parts: tuple[Part, ...]
+    parts: tuple[Number, ...]
+    asks: Asked | None = None
 
     @property
     def experiments(self) -> list[str]:
@@ -71,31 +252,11 @@ class Claim:
         return list(dict.fromkeys(name for part in self.parts for name in part.experiments))
 
 
-def last(value: Callable[[Row], float | None], scale: float = 1.0) -> Measure:
-    """An entry of the last row."""
-
-    def measure(rows: list[Row]) -> float | None:
-        number = value(rows[-1])
-        return None if number is None else number * scale
-
-    return measure
-
-
-def at_epoch(epoch: int, value: Callable[[Row], float | None]) -> Measure:
-    """An entry of one epoch's row."""
-    return lambda rows: next((value(row) for row in rows if row["epoch"] == epoch), None)
-
-
-def fires(check: Callable[[Row], bool]) -> Measure:
-    """The first epoch at which a check fires; infinity if it never fires."""
-    return lambda rows: next((float(row["epoch"]) for row in rows if check(row)), math.inf)
-
-
 def judged(claims: Iterable[Claim], table: Table) -> list[dict[str, Any]]:
     """Every claim with our numbers, as JSON values."""
     plan, entries = table.plan, []
     for number, claim in enumerate(claims, start=1):
-        parts = [measured(part, table) for part in claim.parts]
+        parts = [measured(part, table, asks=claim.asks) for part in claim.parts]
         verdicts = {part["verdict"] for part in parts}
         configs = [plan.config(name, seed) for name in claim.experiments for seed in plan.seeds]
         entries.append(
@@ -111,37 +272,59 @@ def judged(claims: Iterable[Claim], table: Table) -> list[dict[str, Any]]:
     return entries
 
 
-def measured(part: Part, table: Table) -> dict[str, Any]:
-    """A part with our values, their middle and interval, and the verdict."""
-    series = part.series(table)
-    diverged = [one.seed for one in series if one.status == Status.FAILED]
-    found = {one.run.name: part.measure(one.rows) for one in series if one.status == Status.DONE}
-    values = [value for value in found.values() if value is not None and not math.isnan(value)]
-    wanted = {table.plan.config(name).epochs for name in part.experiments}
-    entry: dict[str, Any] = {
-        "what": part.what,
-        "kind": part.kind,
-        "published": part.published,
-        "tolerance": part.tolerance,
+def measured(part: Number, table: Table, *, asks: Asked | None) -> dict[str, Any]:
+    """A part with our numbers and its verdict, which is partial if the runs are fewer or shorter than asked."""
+    entry = part.measured(table)
+    if asks is None:
+        return entry
+    entry["asked"] = {"epochs": asks.epochs, "seeds": asks.seeds}
+    ended = [[one for one in table.series(name) if counts(one)] for name in part.experiments]
+    enough = all(sum(one.config.epochs >= asks.epochs for one in series) >= asks.seeds for series in ended)
+    if all(ended) and not enough and not entry["diverged"]:
+        entry["verdict"] = "partial"
+    return entry
+
+
+def counts(one: Series) -> bool:
+    """Whether a run is a finished one of our own."""
+    return not one.imported and one.status == Status.DONE
+
+
+def by_seed(
+    experiments: Sequence[str], measure: Measure, *, table: Table
+) -> tuple[list[Series], list[dict[int, float]]]:
+    """Our runs, and for each experiment the number of each seed. There are none unless every experiment has a run."""
+    series = [[one for one in table.series(name) if not one.imported] for name in experiments]
+    if not all(series):
+        return [], [{} for _ in experiments]
+    read = [{one.seed: measure(one.rows) for one in runs if counts(one)} for runs in series]
+    known = [{seed: n for seed, n in one.items() if n is not None and math.isfinite(n)} for one in read]
+    return [one for runs in series for one in runs], known
+
+
+def told(
+    experiments: Iterable[str], series: Sequence[Series], values: Sequence[float], *, table: Table, expected: int
+) -> dict[str, Any]:
+    """The facts about the runs behind a number."""
+    wanted = {table.plan.config(name).epochs for name in experiments}
+    return {
         "n": len(values),
-        "expected": part.expected(table),
-        "diverged": len(diverged),
+        "expected": expected,
+        "diverged": sum(one.status == Status.FAILED for one in series),
         "shorter": sorted({one.config.epochs for one in series} - wanted),
         "values": [None if math.isinf(value) else value for value in values],
     }
-    if part.kind == "accuracy":
-        buffer = [row for one in series if (row := one.rows[-1].get("acc_eval")) is not None]
-        entry["on_buffer"] = statistics.fmean(buffer) if buffer else None
-    if not values:
-        verdict = "deviates" if diverged else "not run"
-        return {**entry, "ours": None, "low": None, "high": None, "verdict": verdict}
-    middle, low, high = interval(values, part.kind)
-    entry |= {
-        name: v if v is not None and math.isfinite(v) else None
-        for name, v in (("ours", middle), ("low", low), ("high", high))
-    }
-    agree = agrees(part, middle, values) and not diverged
-    return {**entry, "verdict": "reproduced" if agree else "deviates"}
+
+
+def unmeasured(entry: dict[str, Any]) -> str:
+    """The verdict of a part without a value."""
+    return "deviates" if entry["diverged"] else "not run"
+
+
+def ours(middle: float, low: float | None, high: float | None) -> dict[str, float | None]:
+    """Our number and its interval as JSON values; null is a number that overflowed, or an edge that does not exist."""
+    edges = {"ours": middle, "low": low, "high": high}
+    return {name: edge if edge is not None and math.isfinite(edge) else None for name, edge in edges.items()}
 
 
 def interval(values: Sequence[float], kind: str) -> tuple[float, float | None, float | None]:

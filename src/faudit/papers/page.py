@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from faudit.figures.plan import Plan
-from faudit.formats import printed_cosine, printed_share, printed_size
+from faudit.formats import printed_angle, printed_cosine, printed_percent, printed_share, printed_size
 from faudit.papers.claim import VERDICTS
-from faudit.papers.paper import Paper
+from faudit.papers.paper import ITSELF, Paper
 
 FORMS: dict[str, Callable[[float], str]] = {
-    "norm": printed_size, "cosine": printed_cosine, "accuracy": printed_share,
+    "norm": printed_size, "cosine": printed_cosine, "accuracy": printed_share, "error": printed_percent,
+    "angle": printed_angle, "epoch": lambda epoch: f"epoch {epoch:.0f}",
 }  # fmt: skip
+UNITS = {"epoch": " epochs", "error": " pp", "angle": "°"}  # of a tolerance
 
 
 def page(paper: Paper, entries: list[dict[str, Any]], *, plan: Plan, remarks: list[str]) -> str:
@@ -26,6 +28,8 @@ def page(paper: Paper, entries: list[dict[str, Any]], *, plan: Plan, remarks: li
             f"**A rehearsal** ({plan.data}{length}): it shows that every step runs, and says nothing of the claims.",
             "",
         ]
+    if paper.source != ITSELF:
+        out += [f"Published numbers: {paper.source}.", ""]
     out += [
         f"{len(entries)} claims: {told}. Seeds {', '.join(map(str, plan.seeds))}.",
         "",
@@ -56,7 +60,7 @@ def table(entries: list[dict[str, Any]], *, rehearsal: bool = False) -> list[str
                 "; ".join(written(part) for part in entry["parts"]),
                 ", ".join(dict.fromkeys(f"{part['n']}/{part['expected']}" for part in entry["parts"])),
                 ", ".join(dict.fromkeys(allowed(part) for part in entry["parts"])),
-                entry["verdict"] + mark,
+                verdict(entry) + mark,
             ]
         )
         + " |"
@@ -64,15 +68,36 @@ def table(entries: list[dict[str, Any]], *, rehearsal: bool = False) -> list[str
     ]
 
 
+def verdict(entry: dict[str, Any]) -> str:
+    """The verdict of a claim. A partial one says what the claim asks."""
+    if entry["verdict"] != "partial":
+        return str(entry["verdict"])
+    asked = entry["parts"][0]["asked"]
+    return f"partial (asks {asked['seeds']} seeds, {asked['epochs']} epochs)"
+
+
 def allowed(part: dict[str, Any]) -> str:
     """The tolerance in words."""
+    if "order" in part:
+        return f"in order ({part['order']})"
+    if "between" in part:
+        return interval(*part["between"], unit=UNITS.get(part["kind"], ""))
     if part["kind"] == "never":
         return "never"
     if part["kind"] == "norm":
         return f"factor {part['tolerance']:g}"
-    return (
-        f"± {part['tolerance']:g} epochs" if part["kind"] == "epoch" else f"± {part['tolerance']:g}".replace("0.", ".")
-    )
+    return f"± {plain(part['tolerance'])}{UNITS.get(part['kind'], '')}"
+
+
+def interval(low: float | None, high: float | None, *, unit: str) -> str:
+    """An interval in words; an edge may be open."""
+    if low is None or high is None:
+        return f"≥ {plain(low)}{unit}" if low is not None else f"≤ {plain(high or 0.0)}{unit}"
+    return f"{plain(low)} to {plain(high)}{unit}"
+
+
+def plain(value: float) -> str:
+    return f"{value:g}".replace("0.", ".").replace("-", "−")
 
 
 def written(part: dict[str, Any]) -> str:
@@ -84,8 +109,10 @@ def written(part: dict[str, Any]) -> str:
 
 
 def number(part: dict[str, Any]) -> str:
+    if "order" in part and part["means"]:
+        return f" {part['order']} ".join(formed(mean, part["kind"]) for mean in part["means"])
     if part["n"] == 0:
-        return "not run"
+        return "not reached" if part["verdict"] == "partial" else "not run"
     if part["kind"] in ("never", "epoch"):
         fired = [value for value in part["values"] if value is not None]
         never = part["n"] - len(fired)

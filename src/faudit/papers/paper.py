@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from faudit.errors import ConfigError
-from faudit.figures.plan import Plan, Recipe
+from faudit.figures.plan import Plan, Recipe, Sizes
 from faudit.figures.table import Table
 from faudit.papers import PAPERS
 from faudit.papers.claim import Claim
 from faudit.store.run import Run
+from faudit.sweep import STUDIES
+from faudit.sweep.study import read_study
+
+ITSELF = "the paper itself"  # a source: the published numbers are those that the paper prints
 
 
 @dataclass(frozen=True)
@@ -24,20 +29,48 @@ class Files:
 
 @dataclass(frozen=True)
 class Paper:
-    """A published work. ``figures`` are registry names; ``notes`` is printed above the table of claims."""
+    """A published work. ``figures`` are registry names; a paper without any gets one figure made from its claims.
+
+    ``source`` says where the published numbers were read. ``core_hours`` is an estimate for all runs. ``notes`` is
+    printed above the table of claims.
+    """
 
     name: str
     title: str
     reference: str
+    source: str
+    core_hours: float
     recipe: Callable[[], Recipe]
-    figures: tuple[str, ...]
     claims: tuple[Claim, ...]
+    figures: tuple[str, ...] = ()
     notes: str = ""
     files: Files | None = None
 
     def plan(self, data: str | None = None, *, epochs: int | None = None, seeds: tuple[int, ...] | None = None) -> Plan:
         """The plan of its experiments: as in the paper, or a rehearsal on other data or for fewer epochs."""
         return self.recipe().plan(data, epochs=epochs, seeds=seeds)
+
+
+def study_recipe(name: str, *, sizes: Sizes | None = None, shortened: tuple[str, ...] = ()) -> Callable[[], Recipe]:
+    """The recipe in a paper's ``runs.toml``. The file is read at the first call.
+
+    The paper's dataset is that of the first experiment. ``shortened`` are first words of experiments that are slow to
+    train and for which shorter runs may be used.
+    """
+
+    @cache
+    def recipe() -> Recipe:
+        experiments = read_study(STUDIES[name]).experiments
+        firsts = {experiment: runs[0] for experiment, runs in experiments.items()}
+        return Recipe(
+            firsts,
+            data=next(iter(firsts.values())).data,
+            seeds=tuple(dict.fromkeys(run.seed for runs in experiments.values() for run in runs)),
+            sizes=sizes or {},
+            shortened=tuple(experiment for experiment in firsts if experiment.split()[0] in shortened),
+        )
+
+    return recipe
 
 
 def files_of(paper: Paper) -> Files:

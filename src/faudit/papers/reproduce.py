@@ -1,7 +1,8 @@
 """Reproduce a paper: train the missing runs, draw the figures, compare the claims with the logs.
 
 All results go into one folder: each figure as PDF, SVG and PNG with its numbers as JSON, and ``claims.md`` and
-``claims.json``. ``made-from.json`` records what they were made from, so that a second call does nothing.
+``claims.json``. A paper without figures of its own gets one that is made from its claims. ``made-from.json`` records
+what the results were made from, so that a second call does nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faudit import __version__
+from faudit.config import RunConfig
 from faudit.errors import ConfigError, StoreError
 from faudit.figures import FIGURES
-from faudit.figures.figure import FORMATS, make
+from faudit.figures.figure import FORMATS, Figure, make
 from faudit.figures.plan import Plan
 from faudit.figures.table import Table
 from faudit.papers import PAPERS
 from faudit.papers.claim import judged
+from faudit.papers.figure import Trajectories
 from faudit.papers.page import page
 from faudit.papers.paper import Paper, paper_with
 from faudit.registry import unknown
@@ -31,8 +34,10 @@ from faudit.sweep.local import run_all
 if TYPE_CHECKING:
     from faudit.figures.style import Style
 
-NAMES = (*PAPERS, *FIGURES, "claims", "all")
+ALL = ("claims", "all")  # these select every paper
+NAMES = (*PAPERS, *FIGURES, *ALL)
 MARKS = "made-from.json"
+OWN = "figure"  # the files of the figure that is made from a paper's claims
 
 
 @dataclass
@@ -46,6 +51,7 @@ class Result:
     drawn: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    absent: str = ""  # the message if the store has none of the runs
     verdicts: dict[str, int] = field(default_factory=dict)
 
 
@@ -55,7 +61,7 @@ def papers_of(name: str) -> list[Paper]:
         return [PAPERS[name]]
     if name in FIGURES:
         return [paper_with(name)]
-    if name in ("claims", "all"):
+    if name in ALL:
         return list(PAPERS.values())
     raise ConfigError(unknown("paper, figure or result", name, NAMES))
 
@@ -67,6 +73,23 @@ def experiments_of(name: str, paper: Paper) -> list[str]:
     if name == "claims":
         return list(dict.fromkeys(experiment for claim in paper.claims for experiment in claim.experiments))
     return list(paper.recipe().experiments)
+
+
+def configs_of(name: str, paper: Paper, *, plan: Plan) -> list[RunConfig]:
+    """The runs that a figure, the claims or the whole paper need, each once."""
+    found = [plan.config(experiment, seed) for experiment in experiments_of(name, paper) for seed in plan.seeds]
+    return list({config.run_id: config for config in found}.values())
+
+
+def figures_of(name: str, paper: Paper) -> dict[str, tuple[str, Figure]]:
+    """The figures to draw: name of the files → (name of the figure or paper for messages, figure)."""
+    if name == "claims":
+        return {}
+    named = (name,) if name in FIGURES else paper.figures
+    if named:
+        return {figure: (figure, FIGURES[figure]()) for figure in named}
+    own = Trajectories(paper.claims)
+    return {OWN: (paper.name, own)} if own.experiments else {}
 
 
 def reproduce(
@@ -81,19 +104,20 @@ def reproduce(
     experiments, style, result = experiments_of(name, paper), Style(venue), Result()
     if not jobs:
         must_exist(runs)
-    make_folder(out)
-    if jobs:
-        configs = [plan.config(experiment, seed) for experiment in experiments for seed in plan.seeds]
+    else:
+        make_folder(out)  # before training, so that a wrong --out costs nothing
+        configs = configs_of(name, paper, plan=plan)
         before = {config.run_id for config in configs if Run(runs / config.run_id).status in ENDED}
         outcome = run_all(configs, runs, data_dir=data_dir, jobs=jobs)
         result.failed, result.left = outcome.failed, outcome.left
         result.made = len({*outcome.done, *outcome.failed} - before)
     table = Table(plan, runs, partial=not jobs or bool(result.left))
     if any(table.again().series(experiment) for experiment in experiments):
+        make_folder(out)
         draw(name, paper, table=table, style=style, out=out, result=result)
     else:  # probably a wrong flag: keep the results of an earlier, right call
         told = f"none of its runs is in {runs}. Check --runs, --data, --epochs and --seeds"
-        result.problems.append(f"{name}: {told}; the files in {out} are unchanged.")
+        result.absent = f"{paper.name if name in ALL else name}: {told}; the files in {out} are unchanged."
     return result
 
 
@@ -101,20 +125,17 @@ def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, resu
     """Draw the figures and write the claims, unless they are up to date."""
     marks = remembered(out / MARKS)
     before = dict(marks)
-    figures = () if name == "claims" else (name,) if name in FIGURES else paper.figures
-    for figure in figures:
-        files = [out / f"{figure}.{form}" for form in (*FORMATS, "json")]
+    for stem, (told, figure) in figures_of(name, paper).items():
+        files = [out / f"{stem}.{form}" for form in (*FORMATS, "json")]
         found = table.again()
-        state = drawn_from(found, FIGURES[figure].experiments, style.venue)
-        if marks.get(figure) != state or not all(path.exists() for path in files):
-            if not attempt(figure, found, style, files[: len(FORMATS)], result):
-                if marks.pop(
-                    figure, None
-                ):  # made by an earlier call with another plan: delete it, since it would look current
+        state = drawn_from(found, figure.experiments, style.venue)
+        if marks.get(stem) != state or not all(path.exists() for path in files):
+            if not attempt(told, figure, found, style=style, paths=files[: len(FORMATS)], result=result):
+                if marks.pop(stem, None):  # made by an earlier call with another plan: it would look current
                     for path in files:
                         path.unlink(missing_ok=True)
                 continue
-            marks[figure] = state
+            marks[stem] = state
         result.files += files
     if name not in FIGURES:
         files = [out / "claims.md", out / "claims.json"]
@@ -128,15 +149,15 @@ def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, resu
         write_json(out / MARKS, marks)
 
 
-def attempt(figure: str, table: Table, style: Style, paths: list[Path], result: Result) -> bool:
+def attempt(name: str, figure: Figure, table: Table, *, style: Style, paths: list[Path], result: Result) -> bool:
     """Draw one figure and return whether it worked. A failure is recorded and the others are still drawn."""
     try:
-        make(figure, FIGURES[figure](), table, style=style, paths=paths)
+        make(name, figure, table, style=style, paths=paths)
     except StoreError as error:
         (result.remarks if table.partial else result.problems).append(str(error))
         return False
-    result.drawn.append(figure)
-    result.remarks += [f"{figure}: {remark}" for remark in table.remarks]
+    result.drawn.append(name)
+    result.remarks += [f"{name}: {remark}" for remark in table.remarks]
     return True
 
 
@@ -146,6 +167,7 @@ def write_claims(paper: Paper, table: Table, *, out: Path, result: Result) -> No
     write_json(out / "claims.json", {**head, "claims": entries})
     write_text(out / "claims.md", page(paper, entries, plan=table.plan, remarks=table.remarks))
     result.drawn.append("claims")
+    result.remarks += [f"claims: {remark}" for remark in table.remarks]
     for entry in entries:
         result.verdicts[entry["verdict"]] = result.verdicts.get(entry["verdict"], 0) + 1
 

@@ -7,19 +7,19 @@ checks or plots a row knows its entries without importing torch.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from faudit.errors import ConfigError
-from faudit.registry import Registry
+from faudit.registry import Registry, declared
 
 if TYPE_CHECKING:
     from faudit.probes.probe import Probe  # noqa: F401  # used in a quoted type below, which ruff does not read
 
-Shape = Literal["scalar", "taps", "blocks", "parts", "signals", "draws", "quantiles"]
+Shape = Literal["scalar", "taps", "blocks", "parts", "draws", "quantiles", "feedback"]
 Kind = Literal["number", "count", "flag", "text"]
 Tier = Literal["cheap", "full"]  # at every logged epoch; at the end and on request
 # In order: labels that name a class, a signal for each block, the weights by part, the rule's step and feedback.
@@ -31,9 +31,9 @@ SHAPES: Mapping[Shape, tuple[str, tuple[int, ...]]] = {
     "taps": ("[L+1]", (1,)),
     "blocks": ("[L]", (0,)),
     "parts": ("[L+2]", (2,)),  # embed, blocks, readout
-    "signals": ("[signals]", (0, 1)),  # one more if the last tap also carries a teaching signal
     "draws": ("[L][draws]", (0,)),
     "quantiles": ("[L][5]", (0,)),
+    "feedback": ("[feedback]", ()),  # one for each feedback matrix that replaces a forward weight: any number
 }
 NESTED = ("draws", "quantiles")  # shapes whose elements are lists of equal length
 
@@ -50,6 +50,10 @@ class Entry:
     symbol: str = ""
     required: bool = False  # every version of faudit writes it into every row
     finite: bool = False  # it is never null and never overflows
+
+    def fits(self, length: int, blocks: int) -> bool:
+        """Whether its list may have this length for a number of blocks; never for a network without blocks."""
+        return length in self.lengths(blocks) or (self.shape == "feedback" and blocks > 0)
 
     def lengths(self, blocks: int) -> set[int]:
         """The possible lengths of its list for a number of blocks; empty for a network without blocks."""
@@ -85,28 +89,16 @@ class Probes(Registry["type[Probe]"]):
 
     def _read(self, name: str) -> Declaration:
         _, own = self.source(name)
-        lines = [line for line in (own.body if own else []) if isinstance(line, ast.Assign | ast.AnnAssign)]
-        assigned = {
-            ast.unparse(target): line.value
-            for line in lines
-            for target in (line.targets if isinstance(line, ast.Assign) else [line.target])
-        }
+        found: dict[str, Any] = {}
         try:
-            parts = {part.name: assigned[part.name] for part in fields(Declaration) if part.name in assigned}
-            return Declaration(**{part: literal(value) for part, value in parts.items() if value is not None})
+            for part in fields(Declaration):
+                with suppress(KeyError):
+                    found[part.name] = declared(own, part.name, Entry)
+            return Declaration(**found)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"the probe {name!r}: expected its class to declare entries, tier and version as literals, got {error}"
             ) from None
-
-
-def literal(node: ast.expr) -> Any:
-    """The value of an expression of constants, tuples and ``Entry(...)``; ValueError for any other."""
-    if isinstance(node, ast.Tuple):
-        return tuple(map(literal, node.elts))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Entry":
-        return Entry(*map(literal, node.args), **{str(word.arg): literal(word.value) for word in node.keywords})
-    return ast.literal_eval(node)
 
 
 PROBES = Probes(
@@ -126,5 +118,7 @@ PROBES = Probes(
         "movement": "faudit.probes.movement:Movement",
         "rank": "faudit.probes.rank:Rank",
         "weights": "faudit.probes.weights:Weights",
+        "swap": "faudit.probes.swap:Swap",
+        "samples": "faudit.probes.samples:Samples",
     },
 )

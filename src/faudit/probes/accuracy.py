@@ -27,5 +27,5 @@ class Accuracy(Probe):
     def measure(self, reading: Reading) -> dict[str, Any]:
         accuracy = None
         if "classes" in reading.offers:
-            accuracy = float((reading.trace.logits.argmax(dim=1) == reading.y).double().mean())
+            accuracy = float((reading.predicted.argmax(dim=1) == reading.y).double().mean())
         return {"acc_eval": accuracy, "loss_eval": float(reading.losses.double().mean())}

@@ -13,14 +13,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, Trace
 from faudit.probes import Entry, Need, Tier
 from faudit.rng import derived
 from faudit.rules.bp import tap_gradients
-from faudit.rules.rule import Rule, State, output_error
+from faudit.rules.rule import Rule, State
 from faudit.tensors import norms
 
 ROUNDING = 100  # rounding steps of 1 below which an output error is lost in the network's own precision
@@ -42,11 +41,13 @@ class Reading:
     def __post_init__(self) -> None:
         # Detached: a probe cannot write a gradient even by mistake.
         self.params = {name: value.detach() for name, value in self.params.items()}
+        self.state = {name: value.detach() for name, value in self.state.items()}
 
     @property
     def offers(self) -> frozenset[Need]:
-        """What a probe may need of this reading: of a network of ours and its rule, everything."""
-        return frozenset({"classes", "credit", "parameters", "rule"})
+        """What a probe may need of this reading: all of it, but for the credit of a rule that has none."""
+        known: set[Need] = {"classes", "credit", "parameters", "rule"}
+        return frozenset(known - {"credit"} if self.rule.no_credit else known)
 
     @cached_property
     def trace(self) -> Trace:
@@ -60,8 +61,8 @@ class Reading:
         return self.loss(self.trace.logits)
 
     def loss(self, logits: Tensor) -> Tensor:
-        """The loss of each sample given its logits, [n]: cross-entropy."""
-        return F.cross_entropy(logits, self.y, reduction="none")
+        """The loss of each sample given its logits, [n]."""
+        return self.net.loss(logits, self.y, reduction="none")
 
     @torch.no_grad()
     def losses_from(self, tap: int, h: Tensor) -> Tensor:
@@ -71,12 +72,12 @@ class Reading:
     @cached_property
     def errors(self) -> Tensor:
         """∂ℓ_i/∂logits of each sample, the output error."""
-        return output_error(self.trace.logits, self.y)
+        return self.net.output_error(self.trace.logits, self.y)
 
     @cached_property
     def errors_in_double(self) -> Tensor:
         """The output error of each sample in float64, from the network's own logits: no second forward pass."""
-        return output_error(self.trace.logits.double(), self.y)
+        return self.net.output_error(self.trace.logits.double(), self.y)
 
     @cached_property
     def fitted(self) -> Tensor:
@@ -87,6 +88,14 @@ class Reading:
         """
         sizes = norms(self.errors_in_double.reshape(len(self.y), -1))
         return sizes < ROUNDING * torch.finfo(self.trace.logits.dtype).eps
+
+    @cached_property
+    def predicted(self) -> Tensor:
+        """The scores of the classes by which the rule predicts, [n, C]."""
+        if type(self.rule).predict is Rule.predict:
+            return self.trace.logits  # the same, without another pass
+        with torch.no_grad():
+            return self.rule.predict(self.net, self.params, self.state, self.x)
 
     @cached_property
     def taps(self) -> list[Tensor]:
@@ -110,11 +119,27 @@ class Reading:
         return [signals[self.net.taught_at(l)] for l in range(self.net.blocks)]
 
     def fresh_credits(self, draws: int) -> list[list[Tensor]]:
-        """What each block would be taught with, had the feedback been drawn anew; none for a rule without feedback."""
-        if not self.state:
+        """What each block would be taught with under feedback that knows nothing; none for a rule without feedback.
+
+        Fixed feedback is drawn anew. Learned feedback is drawn anew in every other draw; in the rest its own rows are
+        permuted, so that a null also keeps what learning did to sizes and to rank.
+        """
+        if not any(self.rule.is_feedback(name) for name in self.state):
             return []
-        states = [self.rule.init(self.net, self.x[:1], self.generator(f"feedback.{draw}")) for draw in range(draws)]
-        return [self.credits_under({name: value.to(self.x) for name, value in state.items()}) for state in states]
+        return [self.credits_under(self._chance_state(draw)) for draw in range(draws)]
+
+    def _chance_state(self, draw: int) -> dict[str, Tensor]:
+        if self.rule.learns_feedback and draw % 2:
+            generator = self.generator(f"feedback.{draw}")
+            feedback = [name for name in self.state if self.rule.is_feedback(name)]
+            orders = {name: torch.randperm(len(self.state[name]), generator=generator) for name in feedback}
+            return {name: value[orders[name]] if name in orders else value for name, value in self.state.items()}
+        return self.fresh_state(f"feedback.{draw}")
+
+    def fresh_state(self, name: str) -> dict[str, Tensor]:
+        """The state with feedback drawn anew by the generator of this name."""
+        state = self.rule.fresh(self.net, self.state, self.x[:1], self.generator(name))
+        return {name: value.to(self.x) if value.is_floating_point() else value for name, value in state.items()}
 
     @cached_property
     def doubled(self) -> Reading:
@@ -139,3 +164,10 @@ class Probe(ABC):
     @abstractmethod
     def measure(self, reading: Reading) -> dict[str, Any]:
         """The row entries of this probe."""
+
+
+def measured(probe: type[Probe], reading: Reading) -> dict[str, Any]:
+    """The entries of a probe; undefined ones if the reading lacks what it needs, such as the credit of the rule."""
+    if reading.offers.issuperset(probe.needs):
+        return probe().measure(reading)
+    return {entry.name: None if entry.shape == "scalar" else [None] * reading.net.blocks for entry in probe.entries}

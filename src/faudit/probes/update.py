@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from faudit.nets.net import part
+from faudit.nets.net import is_buffer, part
 from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
 from faudit.rules.bp import BP
+from faudit.rules.rule import Rule, State
 from faudit.tensors import cosines, norms
 
 
@@ -42,19 +43,25 @@ class Update(Probe):
     )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
-        with torch.enable_grad():
-            params = {name: value.clone().requires_grad_() for name, value in reading.params.items()}
-            own = reading.rule.step(reading.net, params, reading.state, reading.x, reading.y).grads
-            true = BP().step(reading.net, params, {}, reading.x, reading.y).grads
-        parts = list(dict.fromkeys(part(name) for name in params))
-        pairs = [compared(own, true, [name for name in params if part(name) == one]) for one in parts]
-        cosine, ratio = compared(own, true, list(params))
+        own, true = gradients_under(reading, reading.state), gradients_under(reading, {}, rule=BP())
+        parts = [[name for name in true if part(name) == one] for one in reading.net.parts]
+        pairs = [compared(own, true, names) if names else (None, None) for names in parts]
+        cosine, ratio = compared(own, true, list(true))
         return {
             "update_cosine": cosine,
             "update_ratio": ratio,
             "update_cosines": [pair[0] for pair in pairs],
             "update_ratios": [pair[1] for pair in pairs],
         }
+
+
+def gradients_under(reading: Reading, state: State, *, rule: Rule | None = None) -> dict[str, Tensor]:
+    """The gradients that the rule of a reading, or another one, gives its parameters and state."""
+    rule = rule or reading.rule
+    with torch.enable_grad():
+        params = {name: value.clone().requires_grad_(not is_buffer(name)) for name, value in reading.params.items()}
+        own = {name: value.clone().requires_grad_(rule.trains_state(name)) for name, value in state.items()}
+        return rule.step(reading.net, params, own, reading.x, reading.y, generator=reading.generator("step")).grads
 
 
 def compared(own: dict[str, Tensor], true: dict[str, Tensor], names: list[str]) -> tuple[float | None, float | None]:

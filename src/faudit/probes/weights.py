@@ -1,24 +1,28 @@
 """Weight angle: has a forward weight turned towards the feedback matrix that replaces it?
 
-The probe computes the mean over the classes of cos(column of B_l, row of the head), because B_l replaces the head along
-the skip path. It is defined only for a rule that names the forward weight of its feedback (``Rule.forward_of``), and
-only if the shapes agree.
+For each feedback matrix whose forward weight the rule names (``Rule.forward_of``), and only if the shapes agree:
+``weight_angle`` is the angle between the two as vectors, in degrees, and ``weight_cosine`` the mean cosine between
+their columns. For DFA a column belongs to a class, because B_l replaces the head along the skip path.
 """
 
 from __future__ import annotations
 
+from math import degrees
 from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
 
 from faudit.probes import Entry, Need, Tier
 from faudit.probes.probe import Probe, Reading
-from faudit.tensors import cosines, mean_defined
+from faudit.tensors import cosines, mean_defined, norms
 
 
 class Weights(Probe):
-    """The cosine between each feedback matrix and the forward weight that it replaces."""
+    """The angle between each feedback matrix and the forward weight that it replaces."""
 
-    tier: ClassVar[Tier] = "full"
-    version: ClassVar[int] = 1
+    tier: ClassVar[Tier] = "cheap"
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[Need, ...]] = (
         "parameters",
         "rule",
@@ -26,18 +30,35 @@ class Weights(Probe):
     entries: ClassVar[tuple[Entry, ...]] = (
         Entry(
             "weight_cosine",
-            "signals",
-            "Mean over the classes of the cosine between feedback and forward weight; null if there is none.",
+            "feedback",
+            "Mean over the columns of the cosine between feedback and forward weight; null if their shapes differ.",
             unit="cosine",
+        ),
+        Entry(
+            "weight_angle",
+            "feedback",
+            "Angle between feedback and forward weight as vectors; null if their shapes differ.",
+            unit="degrees",
         ),
     )
 
     def measure(self, reading: Reading) -> dict[str, Any]:
         forward = reading.rule.forward_of(reading.net, reading.params)
-        pairs = [(reading.state.get(f"B.{l}"), forward.get(f"B.{l}")) for l in range(reading.net.signals)]
+        pairs = [(reading.state[name], weight) for name, weight in forward.items()]
+        alike = [(b.flatten(1), w.flatten(1)) if b.shape == w.shape else None for b, w in pairs]
         return {
-            "weight_cosine": [
-                mean_defined(cosines(b.T, w.T))[0] if b is not None and w is not None and b.shape == w.shape else None
-                for b, w in pairs
-            ]
+            "weight_cosine": [mean_defined(cosines(pair[0].T, pair[1].T))[0] if pair else None for pair in alike],
+            "weight_angle": [angle(*pair) if pair else None for pair in alike],
         }
+
+
+def angle(b: Tensor, w: Tensor) -> float | None:
+    """The angle between two matrices as vectors, in degrees; None if one is zero.
+
+    2·atan2(‖u − v‖, ‖u + v‖) of the unit vectors: an arccosine loses half of the digits of a small angle.
+    """
+    sizes = [float(norms(matrix.double().reshape(1, -1))) for matrix in (b, w)]
+    if not all(sizes):
+        return None
+    u, v = b.double().flatten() / sizes[0], w.double().flatten() / sizes[1]
+    return degrees(2.0 * float(torch.atan2((u - v).norm(), (u + v).norm())))

@@ -7,14 +7,35 @@ it from the rule on first use, so the table below lists only the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
+from faudit.errors import ConfigError
+from faudit.registry import declared
 from faudit.settings import Configurable, Settings
 
 if TYPE_CHECKING:
     from faudit.rules.rule import Rule
 
 FROZEN = "frozen-"
+
+# What a rule needs that backprop does not, or that a brain or chip may lack.
+Need = Literal[
+    "weight transport", "global error", "labels", "second forward pass", "second phase", "auxiliary net", "noise phase"
+]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The method card of a rule: one or two plain sentences each; formulas are Unicode, as in the docstrings."""
+
+    title: str
+    formula: str
+    reference: str
+    stores: str
+    needs: tuple[Need, ...]
+    cost: str
+    fails: str  # the known failure
 
 
 class Rules(Configurable["type[Rule]"]):
@@ -43,6 +64,16 @@ class Rules(Configurable["type[Rule]"]):
 
         return frozen(kind)
 
+    def card(self, name: str) -> Card:
+        """The method card of a rule, read from its source without importing it; a control has the card of its rule."""
+        try:
+            card: Card = declared(self.source(name)[1], "card", Card)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the rule {name!r}: expected its class to declare `card` as literals, got {error}"
+            ) from None
+        return card
+
     def summary(self, name: str) -> str:
         if name not in self.controls:
             return super().summary(name)
@@ -54,4 +85,25 @@ def control_name(rule: str) -> str:
     return FROZEN + rule.removeprefix(FROZEN)
 
 
-RULES = Rules({"bp": "faudit.rules.bp:BP", "fa": "faudit.rules.fa:FA", "dfa": "faudit.rules.dfa:DFA"})
+RULES = Rules(
+    {
+        "bp": "faudit.rules.bp:BP",
+        "fa": "faudit.rules.fa:FA",
+        "dfa": "faudit.rules.dfa:DFA",
+        "fa-weights": "faudit.rules.fa_weights:FAWeights",
+        "sign-symmetry": "faudit.rules.sign_symmetry:SignSymmetry",
+        "kolen-pollack": "faudit.rules.kolen_pollack:KolenPollack",
+        "weight-mirror": "faudit.rules.weight_mirror:WeightMirror",
+        "dfa-layers": "faudit.rules.dfa_layers:DFALayers",
+        "sdfa": "faudit.rules.sdfa:SDFA",
+        "drtp": "faudit.rules.drtp:DRTP",
+        "dkp": "faudit.rules.dkp:DKP",
+        "local-loss": "faudit.rules.local_loss:LocalLoss",
+        "pepita": "faudit.rules.pepita:Pepita",
+        "forward-forward": "faudit.rules.forward_forward:ForwardForward",
+        "ep": "faudit.rules.ep:EP",
+        "state-bridge": "faudit.rules.state_bridge:StateBridge",
+        "credit-bridge": "faudit.rules.credit_bridge:CreditBridge",
+        "placebo": "faudit.rules.placebo:Placebo",
+    }
+)

@@ -1,6 +1,6 @@
 """BP: backpropagation, the reference for every other rule.
 
-objective = cross-entropy (mean over the batch) + penalty, differentiated end to end; no clipping.
+objective = loss (mean over the batch) + penalty, differentiated end to end; no clipping.
 Credit of block l: the gradient of each sample's loss at the tap that teaches the block. With a skip this is h_l, the
 block's input. Stores nothing. Costs one forward and one backward pass. Rumelhart, Hinton & Williams, Nature 323, 1986.
 """
@@ -8,23 +8,46 @@ block's input. Stores nothing. Costs one forward and one backward pass. Rumelhar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import Net, Params
-from faudit.rules.rule import Objective, Rule, State, branch_penalty
+from faudit.rules import Card
+from faudit.rules.rule import Objective, Rule, State, Step, branch_penalty, descended
+from faudit.settings import number, setting
 
 
 @dataclass(frozen=True)
 class BP(Rule):
     """Backpropagation."""
 
-    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
+    card: ClassVar[Card] = Card(
+        title="Backpropagation",
+        formula="g_l = ∂ℓ/∂h_l, by the chain rule through the transposed weights",
+        reference="Rumelhart, Hinton & Williams, Nature 323, 1986",
+        stores="nothing",
+        needs=("weight transport", "global error"),
+        cost="one forward and one backward pass",
+        fails="gradients vanish or explode in deep nets without normalisation or skips",
+    )
+
+    penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²")
+
+    def step(
+        self,
+        net: Net,
+        params: Params,
+        state: State,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Step:
         trace = net.trace(params, x)
-        loss = F.cross_entropy(trace.logits, y)
-        return Objective(loss + branch_penalty(trace, self.penalty), loss, trace.logits)
+        loss = net.loss(trace.logits, y)
+        return descended(self, Objective(loss + branch_penalty(trace, self.penalty), loss, trace.logits), params)
 
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
@@ -40,5 +63,5 @@ def tap_gradients(net: Net, params: Params, h_0: Tensor, y: Tensor) -> list[Tens
         for l in range(net.blocks):
             h = net.join(h, net.branch(params, l, h))
             taps.append(h)
-        loss = F.cross_entropy(net.readout(params, h), y, reduction="sum")
+        loss = net.loss(net.readout(params, h), y, reduction="sum")
         return list(torch.autograd.grad(loss, taps))

@@ -11,18 +11,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, normal
-from faudit.rules.rule import LocalRule, State
+from faudit.rules import Card
+from faudit.rules.local import LocalRule
+from faudit.rules.rule import State
 
 
 @dataclass(frozen=True)
 class FA(LocalRule):
     """Block-level feedback alignment."""
+
+    card: ClassVar[Card] = Card(
+        title="Feedback alignment, from block to block",
+        formula="c_{L−1} = ∂(mean ℓ)/∂h_L; c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d fixed",
+        reference="after Lillicrap et al., Nature Communications 7, 2016; block-level form of arXiv 2606.21126",
+        stores="one matrix of d × d for each block but the last",
+        needs=("global error",),
+        cost="DFA's passes and two backward passes of the readout",
+        fails="without a penalty the residual stream grows; the signal of early blocks is close to random",
+    )
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         widths = net.tap_widths(sample)[: net.signals]
@@ -33,7 +45,7 @@ class FA(LocalRule):
     ) -> list[Tensor]:
         with torch.enable_grad():
             h_last = taps[-1].detach().requires_grad_()
-            loss = F.cross_entropy(net.readout(params, h_last), y)
+            loss = net.loss(net.readout(params, h_last), y)
             (gradient,) = torch.autograd.grad(loss, h_last)
         credit = [net.tap(gradient)]
         for l in reversed(range(net.signals - 1)):

@@ -1,38 +1,36 @@
-"""The interface of a rule, and the objective of every block-local rule.
+"""The interface of a rule: a batch in, a pseudo-gradient for each parameter out.
 
-A rule turns a batch into a pseudo-gradient for each parameter. It is a frozen value whose fields are its
-hyper-parameters. Its state (feedback matrices) is a separate dict of named tensors, which the checkpoint saves like the
-weights.
+A rule is a frozen value whose fields are its settings. Its state is a separate dict of named tensors, which the
+checkpoint saves like the weights. Feedback matrices are named ``B.…`` after what they teach or replace. Training calls
+for every batch
 
-A block-local rule gives each block l a credit a_l and teaches it with
+    step = rule.step(net, params, state, x, y)      the gradients; a pure function
+    the optimizer updates every parameter, and every tensor of the state, that has a gradient in ``step.grads``
+    state.update(rule.after_update(…))              what follows an update without a gradient
 
-    loss_l = mean over the batch of Σ_i f_l(h_l)_i · ã_{l,i},   ã_l = a_l / (RMS(a_l) + ε) per sample,
-
-with h_l cut from the graph. So autograd is exact inside a block, and no gradient flows between blocks. ã_0 teaches the
-embedding, the true cross-entropy teaches the readout. All parts use the same weights, so their sum is one objective and
-one ``autograd.grad`` gives the gradient of every part. The numbers equal those of one optimizer and one pass per part.
+and nothing else. The loop, the probes, the audit and the figures never ask which rule they have. A rule must define
+``step`` and ``credit``; every other method has a default.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, Trace, part
-from faudit.settings import number, setting
+from faudit.nets.net import Net, Params, Trace, is_buffer
+from faudit.rules import Card
 
 State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one batch: cross-entropy, logits, and a gradient for each parameter that the rule trains."""
+    """The result of one batch: mean loss, logits, and a gradient for each parameter or state tensor that it trains."""
 
     loss: Tensor
     logits: Tensor
@@ -40,96 +38,114 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Objective:
-    """The scalar whose gradient is the rule's update, and the true loss and logits of the same pass."""
+class Group:
+    """Tensors that a rule trains with an optimizer or rate of its own; None stands for that of the run.
 
-    value: Tensor
-    loss: Tensor
-    logits: Tensor
+    The run's schedule multiplies every rate.
+    """
+
+    names: tuple[str, ...]
+    optimizer: str | None = None
+    lr: float | None = None
+    weight_decay: float | None = None
 
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """Base class of rules. A rule whose update is not the gradient of one objective overrides ``step``."""
+    """Base class of rules."""
 
+    card: ClassVar[Card]  # the method card; literals, because it is read without torch
     trains_blocks: ClassVar[bool] = True  # False if the blocks keep their initial weights
+    learns_feedback: ClassVar[bool] = False  # True if the feedback changes while it trains
     no_control: ClassVar[str | None] = None  # the reason, if the rule can have no frozen control
+    no_credit: ClassVar[str | None] = None  # the reason, if the rule has no signal at the taps
 
-    penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²")
+    def refusal(self, net: Net) -> str | None:
+        """The reason why the rule cannot train a net; None if it can."""
+        return None
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """New float32 feedback weights for a net, drawn from this generator only; ``sample`` is a normalised batch."""
-        return {}
-
-    def forward_of(self, net: Net, params: Params) -> dict[str, Tensor]:
-        """The forward weight that each feedback matrix replaces, by the name of the matrix; empty if there is none."""
+        """A new float32 state for a net, drawn from this generator only; ``sample`` is a normalised batch."""
         return {}
 
     def trains(self, name: str) -> bool:
         """Whether the rule updates the parameter of this name."""
-        return True
+        return not is_buffer(name)
+
+    def trains_state(self, name: str) -> bool:
+        """Whether the state tensor of this name gets gradients from ``step``; the optimizer then holds it."""
+        return False
+
+    def groups(self, names: Collection[str]) -> list[Group]:
+        """The trained tensors that need an optimizer or rate of their own; the run's optimizer holds all others."""
+        return []
 
     @abstractmethod
-    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
-        """The scalar to differentiate: a pure function of parameters, state and batch."""
+    def step(
+        self,
+        net: Net,
+        params: Params,
+        state: State,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Step:
+        """The gradients of one batch; changes no argument. Whatever it draws comes from ``generator``.
 
-    @abstractmethod
+        ``params``, and the tensors of the state that the rule trains, require grad. A generator must be given if the
+        rule draws.
+        """
+
+    def after_update(
+        self, net: Net, params: Params, state: State, step: Step, *, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """New values for tensors of the state, called after each update and without gradients."""
+        return {}
+
+    def predict(self, net: Net, params: Params, state: State, x: Tensor) -> Tensor:
+        """The scores of the classes by which accuracy is judged, [n, C]; by default the logits of the net."""
+        return net.forward(params, x)
+
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
         """The signal at each of the net's teaching taps, before normalisation, [n, features].
 
         It is zero where nothing is taught. Entry ``net.taught_at(l)`` teaches block l, entry 0 the embedding. Γ, ρ and
-        nudging measure this signal.
+        nudging measure this signal. A rule without one sets ``no_credit`` instead.
         """
+        raise NotImplementedError(self.no_credit or f"{type(self).__name__} defines neither credit nor no_credit")
 
-    def clipped(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The gradients after clipping, as the optimizer gets them; unchanged by default."""
-        return grads
+    def is_feedback(self, name: str) -> bool:
+        """Whether the state tensor of this name is feedback, which fresh draws replace in the null of Γ."""
+        return name.startswith("B.")
 
-    def step(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Step:
-        """Pseudo-gradients of one batch. Changes no argument; ``params`` must require grad."""
-        objective = self.objective(net, params, state, x, y)
-        trained = {name: value for name, value in params.items() if self.trains(name)}
-        grads = torch.autograd.grad(objective.value, list(trained.values()))
-        return Step(
-            objective.loss.detach(), objective.logits.detach(), self.clipped(dict(zip(trained, grads, strict=True)))
-        )
+    def fresh(self, net: Net, state: State, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """The state with feedback that knows nothing of the weights: new draws from its initial distribution."""
+        drawn = self.init(net, sample, generator)
+        return {name: drawn[name] if self.is_feedback(name) else value for name, value in state.items()}
+
+    def forward_of(self, net: Net, params: Params) -> dict[str, Tensor]:
+        """The forward weight that each feedback matrix replaces, by the name of the matrix; empty if there is none."""
+        return {}
 
 
 @dataclass(frozen=True)
-class LocalRule(Rule):
-    """Base class of block-local rules such as DFA and FA: local objective and clipping. A subclass adds ``credit``."""
+class Objective:
+    """The scalar whose gradient is a rule's update, and the true loss and logits of the same pass."""
 
-    clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block")
-    credit_eps: float = setting(1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε)")
-
-    @final
-    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
-        """Σ_l ⟨f_l, ã_l⟩ + ⟨h_0, ã_0⟩ + cross-entropy of the readout + penalty, over a graph cut at every tap."""
-        trace = net.trace_cut(params, x)
-        loss = F.cross_entropy(trace.logits, y)
-        credits = self.credit(net, params, state, trace.taps, trace.logits.detach(), y)
-        signals = [normalised(credit, self.credit_eps) / len(x) for credit in credits]
-        value = loss + inner(trace.embedded, net.spread(signals[0], trace.embedded))
-        for l, branch in enumerate(trace.branches):
-            value = value + inner(branch, net.spread(signals[net.taught_at(l)], branch))
-        return Objective(value + branch_penalty(trace, self.penalty), loss, trace.logits)
-
-    def clipped(self, grads: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The gradients, with each block scaled separately to norm ≤ clip."""
-        return clip_blocks(grads, self.clip)
+    value: Tensor
+    loss: Tensor
+    logits: Tensor
 
 
-def output_error(logits: Tensor, y: Tensor) -> Tensor:
-    """e = softmax(logits) − onehot(y), the gradient of each sample's cross-entropy at its logits, [n, C]."""
-    return F.softmax(logits, dim=1) - F.one_hot(y, logits.shape[1]).to(logits.dtype)
-
-
-def normalised(credit: Tensor, eps: float) -> Tensor:
-    """a / (RMS(a) + ε), per sample; the normalisation fades out where a is small against the hyper-parameter ε."""
-    rms = credit.square().mean(dim=1, keepdim=True).sqrt()
-    return credit / (rms + eps)
+def descended(rule: Rule, objective: Objective, params: Params, state: State | None = None) -> Step:
+    """The step of a rule whose update is the gradient of one objective; of a given state what the rule trains."""
+    trained = {name: value for name, value in params.items() if rule.trains(name)}
+    trained |= {name: value for name, value in (state or {}).items() if rule.trains_state(name)}
+    grads = torch.autograd.grad(objective.value, list(trained.values()))
+    return Step(objective.loss.detach(), objective.logits.detach(), dict(zip(trained, grads, strict=True)))
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
@@ -143,19 +159,3 @@ def branch_penalty(trace: Trace, penalty: float) -> Tensor | float:
         return 0.0
     total = sum((inner(branch, branch) for branch in trace.branches), start=trace.logits.new_zeros(()))
     return penalty / len(trace.logits) * total
-
-
-def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
-    """Scale each block's gradient separately to norm ≤ largest, like ``clip_grad_norm_``; embed and readout stay."""
-    names = [name for name in grads if name.startswith("blocks.")]
-    if not names:
-        return grads
-    tensors, blocks = [grads[name] for name in names], sorted({part(name) for name in names})
-    owner = torch.tensor([blocks.index(part(name)) for name in names], device=tensors[0].device)
-    squares = torch.stack(
-        torch._foreach_norm(tensors)
-    ).square()  # all blocks at once: many small operations would dominate the time of a step
-    norms = squares.new_zeros(len(blocks)).index_add_(0, owner, squares).sqrt()
-    factors = (largest / (norms + 1e-6)).clamp(max=1.0)
-    scaled = torch._foreach_mul(tensors, list(factors[owner].unbind()))
-    return {**grads, **dict(zip(names, scaled, strict=True))}

@@ -32,6 +32,7 @@ class Facts:
     test_samples: int
     classes: int
     eval_samples: int
+    no_credit: str | None = None  # the reason, if its rule has no signal at the taps
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,53 @@ from faudit.store.run import Run, damaged
 FORMAT = 1
 
 
+class Optimizers:
+    """The optimizers of a run, each for some of its tensors, used like one."""
+
+    def __init__(self, parts: Sequence[torch.optim.Optimizer]) -> None:
+        self._parts = tuple(parts)
+        self._rates = [group["lr"] for part in parts for group in part.param_groups]
+
+    def step(self) -> None:
+        """Update every tensor that has a gradient."""
+        for part in self._parts:
+            part.step()
+
+    def zero_grad(self) -> None:
+        """Forget every gradient."""
+        for part in self._parts:
+            part.zero_grad()
+
+    def set_rates(self, factor: Callable[[float], float]) -> None:
+        """Set every learning rate to a function of the one that its group began with."""
+        groups = (group for part in self._parts for group in part.param_groups)
+        for group, rate in zip(groups, self._rates, strict=True):
+            group["lr"] = factor(rate)
+
+    def state_of(self, tensor: Tensor) -> dict[str, Any]:
+        """What the optimizer of a tensor holds of it; empty before its first update."""
+        return next((part.state[tensor] for part in self._parts if tensor in part.state), {})
+
+    def restore(self, tensor: Tensor, held: dict[str, Any]) -> None:
+        """Put back what the optimizer of a tensor held of it."""
+        for part in self._parts:
+            if any(tensor is own for group in part.param_groups for own in group["params"]):
+                part.state[tensor] = held
+
+
 @dataclass(frozen=True)
 class TrainState:
     """Everything that a checkpoint saves and a resumed run needs."""
 
     params: dict[str, Tensor]
     rule_state: dict[str, Tensor]  # feedback weights and any other state of the rule
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizers
     generators: Mapping[str, torch.Generator]
+
+    @property
+    def trained(self) -> dict[str, Tensor]:
+        """The tensors that an optimizer holds, by name: weights, and trained state of the rule."""
+        return {name: value for name, value in (self.params | self.rule_state).items() if value.requires_grad}
 
 
 def save(path: Path, live: TrainState, epoch: int, *, ties: Mapping[str, Any]) -> None:
@@ -151,8 +190,8 @@ def _tensors(live: TrainState) -> dict[str, Tensor]:
     named: dict[str, Tensor] = {f"net/{name}": value for name, value in live.params.items()}
     named.update({f"rule/{name}": value for name, value in live.rule_state.items()})
     named.update({f"rng/{name}": value for name, value in rng.states(live.generators).items()})
-    for name, value in live.params.items():
-        for entry, held in live.optimizer.state[value].items():
+    for name, value in live.trained.items():
+        for entry, held in live.optimizer.state_of(value).items():
             if isinstance(held, Tensor):
                 named[f"optimizer/{name}/{entry}"] = held
     return named
@@ -160,11 +199,11 @@ def _tensors(live: TrainState) -> dict[str, Tensor]:
 
 def _restore_optimizer(live: TrainState, tensors: Mapping[str, Tensor]) -> None:
     """Put the saved tensors into the optimizer; a new optimizer has no state to copy into."""
-    for name, value in live.params.items():
+    for name, value in live.trained.items():
         head = f"optimizer/{name}/"
         held = {key[len(head) :]: saved.to(value.device) for key, saved in tensors.items() if key.startswith(head)}
         if held:
-            live.optimizer.state[value] = held
+            live.optimizer.restore(value, held)
 
 
 def _crc(tensors: Mapping[str, Tensor], epoch: int, ties: Mapping[str, Any]) -> int:

@@ -36,7 +36,7 @@ LOOP = (  # entries that the training loop writes
     Entry(
         "train_loss",
         "scalar",
-        "Mean cross-entropy over the epoch, each batch at the weights of its step; null at epoch 0.",
+        "Mean loss over the epoch, each batch at the weights of its step; null at epoch 0.",
         unit="nats",
         required=True,
     ),
@@ -51,6 +51,7 @@ TIMINGS = ("seconds", "probe_seconds")  # the only entries that differ between t
 OVERFLOWED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
 EXACT = 2**53  # a float holds every whole number up to here
+TIME = f"a number from 0 to {EXACT}"
 WORDS: dict[Kind, str] = {"number": "number", "count": "whole number", "flag": "truth value"}
 NONE = type(None)
 ALLOWED: dict[tuple[Kind, bool], set[type]] = {  # JSON types, by kind and whether the value must be finite
@@ -185,7 +186,7 @@ def _overflowed(entry: Entry, column: Sequence[Any], *, blocks: int) -> bool:
 
 def _flat(entry: Entry, column: Sequence[Any], *, blocks: int) -> Sequence[Any] | None:
     """The values of an entry in all rows, flattened; None if the lists do not have the declared shape."""
-    if not _are_lists(column) or not entry.lengths(blocks).issuperset(map(len, column)):
+    if not _are_lists(column) or not all(entry.fits(length, blocks) for length in set(map(len, column))):
         return None
     if entry.shape not in NESTED:
         return list(chain.from_iterable(column))
@@ -200,7 +201,9 @@ def _are_lists(values: Sequence[Any]) -> bool:
 
 
 def _are_in_range(entry: Entry, values: Sequence[Any], types: set[type]) -> bool:
-    """Whether a float can hold every whole number, no count is negative, and any text is that of an overflow."""
+    """Whether a float can hold every whole number, no count or time is negative, and any text is of an overflow."""
+    if entry.name in TIMINGS:
+        return all(map(is_time, values))
     if int in types:
         whole = values if len(types) == 1 else [value for value in values if type(value) is int]
         if max(whole) > EXACT or min(whole) < (-EXACT if entry.kind == "number" else 0):
@@ -208,8 +211,15 @@ def _are_in_range(entry: Entry, values: Sequence[Any], types: set[type]) -> bool
     return str not in types or OVERFLOWED.keys() >= {value for value in values if type(value) is str}
 
 
+def is_time(value: Any) -> bool:
+    """Whether a value is a time in seconds; the limit keeps the sum of many times finite."""
+    return type(value) in ALLOWED["number", True] and 0 <= value <= EXACT
+
+
 def _expected(entry: Entry, blocks: int) -> str:
     """The expected value of an entry, in words."""
+    if entry.name in TIMINGS:
+        return TIME
     what = WORDS[entry.kind]
     if entry.shape == "scalar":
         return f"a {what}" if entry.finite else f"a {what} or null"

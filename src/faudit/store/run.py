@@ -36,7 +36,7 @@ from faudit.config import RunConfig, quoted
 from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
 from faudit.registry import nearest
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
-from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIMINGS, Row, from_lines, to_line
+from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIME, TIMINGS, Row, from_lines, is_time, to_line
 
 FORMAT = 1  # version of the run directory; readers refuse a larger one
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
@@ -282,10 +282,11 @@ class Run:
 
 
 def runs_in(store: Path) -> list[Run]:
-    """Every run of a store, by name."""
+    """Every run of a store, by name. Rows without a configuration are a run that lost it."""
     with refusals(store):
         if store.is_dir():
-            return [Run(path) for path in sorted(store.iterdir()) if (path / "config.json").exists()]
+            found = map(Run, sorted(store.iterdir()))
+            return [run for run in found if (run.path / "config.json").exists() or run.rows_file.exists()]
     raise no_store(store)
 
 
@@ -293,7 +294,7 @@ def run_named(name: str, runs: Path) -> Run:
     """Find a run by its directory, or by its name in the store."""
     with refusals(name):
         run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
-    if run.status == Status.NEW:
+    if run.status == Status.NEW and not run.rows_file.exists():
         names = [run.name for run in runs_in(runs)]
         raise StoreError(
             f"unknown run {name!r}{nearest(name, names)}: expected a directory or one of the {len(names)} runs in "
@@ -347,13 +348,15 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "a number": is_number,
     "a whole number": is_whole,
+    TIME: is_time,
     "an object": lambda value: isinstance(value, dict),
     "a list of objects": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
 }
 OUTCOME = {
     **dict.fromkeys(("run_id", "reason", "weights_sha256"), "text"),
     **dict.fromkeys(("epochs", "epoch"), "a whole number"),
-    **dict.fromkeys(("test_acc", "growth_max", "seconds"), "a number"),
+    **dict.fromkeys(("test_acc", "growth_max"), "a number"),
+    "seconds": TIME,
     "rows": "an object",
 }
 ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faudit.papers import PAPERS
 from faudit.registry import Registry
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Studies(Registry[Path]):
 STUDIES = Studies(
     "study",
     {
-        "faeval": "papers/faeval/runs.toml",
+        **{name: f"papers/{name.replace('-', '_')}/runs.toml" for name in PAPERS},
         "penalties": "sweep/studies/penalties.toml",
         "rules": "sweep/studies/rules.toml",
     },

@@ -37,7 +37,7 @@ from typing import Any
 from faudit.audit.audit import control_of
 from faudit.config import RunConfig, all_keys, attribute, known, listing, quoted, read_toml
 from faudit.errors import ConfigError
-from faudit.registry import nearest, unknown
+from faudit.registry import nearest, some_of, unknown
 from faudit.rules import RULES
 from faudit.settings import epoch_list
 from faudit.sweep import STUDIES
@@ -165,13 +165,11 @@ class Draft:
 
     def controls(self, value: Any) -> list[str]:
         if not isinstance(value, list):
-            self.problems.append(
-                f"with: expected a list of controls, got {quoted(value)}. Valid: {', '.join(CONTROLS)}"
-            )
+            self.problems.append(f"with: expected a list of controls, got {quoted(value)}. Valid: {some_of(CONTROLS)}")
             return []
         for name in value:
             if name not in CONTROLS:
-                told = f"expected {', '.join(CONTROLS)}, got {quoted(name)}{nearest(quoted(name), CONTROLS)}"
+                told = f"expected {some_of(CONTROLS)}, got {quoted(name)}{nearest(quoted(name), CONTROLS)}"
                 self.problems.append(f"with: {told}")
         return value
 

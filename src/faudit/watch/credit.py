@@ -13,7 +13,7 @@ from torch import Tensor
 
 from faudit.errors import ModelError
 from faudit.nets.net import Net, Params
-from faudit.rules.rule import Objective, Rule, State
+from faudit.rules.rule import Rule, State, Step
 from faudit.watch.net import ForeignNet, described, error_text
 
 Credit = Callable[[list[Tensor], Tensor, Tensor], Sequence[Tensor]]
@@ -25,7 +25,16 @@ class ExternalCredit(Rule):
 
     signal: Credit | None = None
 
-    def objective(self, net: Net, params: Params, state: State, x: Tensor, y: Tensor) -> Objective:
+    def step(
+        self,
+        net: Net,
+        params: Params,
+        state: State,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Step:
         raise ModelError("a credit callable gives a signal but no update: it can be measured but not trained with.")
 
     def credit(

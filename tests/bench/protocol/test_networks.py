@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from faudit import RunConfig
 from faudit.audit.checks.check import Case, Control
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK
-from faudit.bench.protocol import faults
+from faudit.bench.protocol import faults, wrong_rules
 from faudit.bench.protocol import networks as bench
-from faudit.bench.protocol.cases import CASES, Planted
+from faudit.bench.protocol.cases import CASES, LATER, NEW, REPORT, SEEN, SET, Planted, half, largest_angle
 from faudit.bench.protocol.confusion import Column, document, named, page
 from faudit.bench.protocol.networks import Task, held, measured, tasks, whole_lines
 from faudit.cli.main import main
@@ -42,14 +42,35 @@ def row_of(experiment: Experiment) -> dict[str, Any]:
     return measure(experiment, 1, train_loss=None, seconds=0.0)
 
 
-def test_there_are_at_least_24_cases_and_every_plant_exists() -> None:
-    assert len(CASES) >= 24
+def test_every_plant_exists_and_no_case_is_another() -> None:
     for name, case in CASES.items():
-        assert case.why and (not case.plant or hasattr(faults, case.plant)), name
-        assert case.healthy is (not case.plant and case.config.rule == "bp" and not case.config.random_targets) or (
-            name == "weight transport"
-        )
-    assert len({(case.config, case.plant) for case in CASES.values()}) == len(CASES)
+        assert case.why, name
+        assert not case.plant or hasattr(faults, case.plant) or hasattr(wrong_rules, case.plant), name
+        assert not case.after or hasattr(faults, case.after), name
+    assert len({(case.config, case.plant, case.after) for case in CASES.values()}) == len(CASES)
+
+
+def test_healthy_is_the_true_gradient_or_feedback_near_the_weights_and_nothing_changed() -> None:
+    for name, case in CASES.items():
+        unchanged = not (case.plant or case.after or case.config.random_targets)
+        true = case.config.rule == "bp" and unchanged
+        assert case.healthy is (name == "weight transport" or (unchanged and (true or bool(case.near)))), name
+        assert not (case.near and case.config.rule == "bp"), name
+
+
+def test_both_halves_have_healthy_and_broken_kinds_and_every_kind_that_was_looked_at_is_no_report() -> None:
+    assert {half(name) for name in SEEN} == {SET} and len(SEEN) + len(NEW) + len(LATER) == len(CASES)
+    kinds = {(half(name), case.healthy): 0 for name, case in CASES.items()}
+    for name, case in CASES.items():
+        kinds[half(name), case.healthy] += 1
+    assert kinds[REPORT, True] >= 6 and kinds[REPORT, False] >= 10
+    assert all(CASES[name].near for name in NEW if NEW[name].healthy)
+    assert half("kolen-pollack cnn") == SET and half("placebo alone") == REPORT  # by the hash: never by hand
+
+
+def test_how_near_feedback_must_be() -> None:
+    assert largest_angle("learned", 10_000) == 45.0 and largest_angle("signs", 10_000) == 60.0
+    assert largest_angle("fixed", 10_000) == pytest.approx(87.134, abs=1e-3)  # cos 0.05, five times 1/√10000
 
 
 def test_weight_transport_teaches_each_block_with_the_gradient_at_its_tap() -> None:
@@ -127,21 +148,27 @@ def test_the_table_counts_what_was_caught_flagged_and_neither() -> None:
     words |= {"bp": WALK_BACK, "bp vit": INCONCLUSIVE, "dfa as published": TRUSTWORTHY, "sign flipped": INCONCLUSIVE}
     cases = {(name, seed): made_up(words[name]) for name in CASES for seed in (1, 2)}
     result = document(cases, seeds=[1, 2], code="x")
-    ours = result["columns"]["faudit-2"]
-    assert ours == result["columns"]["faudit-1"], "chance finds nothing in these"
-    healthy = sum(case.healthy for case in CASES.values())
-    broken = len(CASES) - healthy
+    assert result["columns"]["faudit-3"] == result["columns"]["faudit-1"], "the other checks find nothing in these"
+    ours = result["columns"]["faudit-3"][SET]
+    healthy, broken = (
+        sum(case.healthy is side for name, case in CASES.items() if half(name) == SET) for side in (True, False)
+    )
     assert (ours["healthy"]["n"], ours["healthy"]["walked_back"]) == (2 * healthy, 2)
     assert (ours["broken"]["n"], ours["broken"]["walked_back"]) == (2 * broken, 2 * broken - 4)
     assert ours["healthy"]["wrong"] == ["bp (seed 1, 2)"]
     assert ours["broken"]["neither"] == ["sign flipped (seed 1, 2)"] and ours["broken"]["inconclusive"] == 2
+    assert ours["broken"]["trustworthy"] == 2 and ours["healthy"]["trustworthy"] == 2 * healthy - 4
+    others = result["columns"]["faudit-3"][REPORT]
+    assert others["healthy"]["n"] + ours["healthy"]["n"] == 2 * sum(case.healthy for case in CASES.values())
+    assert others["broken"]["share"] == 1.0 and others["healthy"]["share"] == 0.0 and not others["healthy"]["wrong"]
     text = page(result)
-    assert f"{2 * broken - 4} of {2 * broken}" in text and "| dfa as published | broken: the paper's DFA |" in text
+    assert f"{2 * broken - 4} of {2 * broken}" in text and f"{others['broken']['n']} of {others['broken']['n']}" in text
+    assert "| dfa as published | set | broken: the paper's DFA |" in text
 
 
 def test_a_column_names_each_case_once() -> None:
     assert named([("bp", 1), ("bp", 2), ("bp vit", 1)]) == ["bp (seed 1, 2)", "bp vit (seed 1)"]
-    shares = Column("x", {("bp", 1): WALK_BACK, ("bp", 2): TRUSTWORTHY}).shares(healthy=True)
+    shares = Column("x", {("bp", 1): WALK_BACK, ("bp", 2): TRUSTWORTHY}).shares(SET, healthy=True)
     assert shares["share"] == 0.5 and shares["interval"][0] < 0.5 < shares["interval"][1]
 
 
@@ -161,6 +188,23 @@ def test_a_measured_case_is_reproducible_and_its_control_is_a_frozen_run(monkeyp
         k: v for k, v in rows[1].items() if k not in timings
     }
     assert rows[0]["block_turn"] == [0.0] * 3
+
+
+def test_what_is_planted_after_training_is_in_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunConfig(net="mlp", rule="kolen-pollack", sizes=(8,), epochs=3, batch_size=32, lr=3e-3, weight_decay=3.0)
+    kinds = {"near": Planted(True, "a test", config), "far": Planted(False, "a test", config, after="swapped")}
+    monkeypatch.setattr(bench, "CASES", kinds)
+    rows = {name: measured(Task(name, config)) for name in kinds}
+    assert rows["near"]["weight_angle"][0] < 45 < rows["far"]["weight_angle"][0]
+    assert rows["near"]["test_acc"] == rows["far"]["test_acc"], "the weights are the same"
+
+
+def test_a_row_is_known_by_what_is_planted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for plant, after in (("", ""), ("feedback_zero", ""), ("", "swapped"), ("feedback_zero", "swapped")):
+        monkeypatch.setattr(bench, "CASES", {"one": Planted(False, "a test", SMALL, plant, after)})
+        keys.add(Task("one", SMALL).key)
+    assert len(keys) == 4 and Task("", SMALL).key == f"control {SMALL.run_id}"
 
 
 def test_the_digest_of_the_code_is_of_files_that_exist() -> None:
@@ -185,8 +229,8 @@ def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, caps
     rows = tmp_path / "rows.jsonl"
     code = bench.made_by()
     for task in tasks([7]):
-        config = task.config.with_(epochs=1, width=16) if task.config.net != "cnn" else task.config.with_(epochs=1)
-        if task.config.net == "vit" or task.config.depth > 8:
+        config = task.config.with_(epochs=1, **({"width": 16} if "width" in task.config.settings else {}))
+        if task.config.net == "vit" or task.config.settings.get("depth", 0) > 8:
             config = config.with_(depth=2)
         row = measured(Task(task.case, config)) if task.case in ("", "bp", "dfa as published") else None
         row = row or Row(SOUND | HEALTHY, test_acc=0.5, test_samples=360, classes=10)
@@ -194,5 +238,5 @@ def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, caps
             stream.write(json.dumps({"key": task.key, "code": code, "row": to_line(row)}) + "\n")
     assert main(["bench", "protocol", "--seeds", "7", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert list(result["columns"]) == ["faudit-2", "faudit-1", "paper", "accuracy + Γ"]
+    assert list(result["columns"]) == ["faudit-3", "faudit-2", "faudit-1", "paper", "accuracy + Γ"]
     assert (tmp_path / "confusion.md").exists() and len(rows.read_text().splitlines()) == len(tasks([7]))

@@ -23,6 +23,9 @@ CHECKS: Registry[type[Check]] = Registry(
         "null": "faudit.audit.checks.null:Null",
         "controls": "faudit.audit.checks.controls:Controls",
         "chance": "faudit.audit.checks.chance:Chance",
+        "blocks": "faudit.audit.checks.blocks:Blocks",
+        "samples": "faudit.audit.checks.samples:Samples",
+        "swap": "faudit.audit.checks.swap:Swap",
         "stability": "faudit.audit.checks.stability:Stability",
     },
 )

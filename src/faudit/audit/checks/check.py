@@ -64,6 +64,7 @@ class Case:
     frozen: Sequence[Control] = ()
     trains_blocks: bool = True  # False for a control itself
     no_control: str | None = None  # the reason, if its rule can have no frozen control
+    no_credit: str | None = None  # the reason, if its rule has no signal at the taps
 
     @property
     def last(self) -> Row:
@@ -90,9 +91,14 @@ class Case:
 
     @property
     def null_of(self) -> str | None:
-        """The null of Γ; None for a foreign model without a credit."""
+        """The null of Γ; None without a credit."""
         value: str | None = self.last.get("null_of", FRESH)
-        return value
+        return None if self.no_credit else value
+
+    @property
+    def lacks_credit(self) -> str:
+        """Why there is no credit to judge."""
+        return f"the rule has no signal at the taps: {self.no_credit}" if self.no_credit else "no credit was given"
 
     def until(self, place: int) -> Case:
         """The case as of an earlier row."""

@@ -26,7 +26,7 @@ class Controls(Check):
     def find(self, case: Case) -> Finding:
         row = case.last
         if case.null_of is None:
-            return self.finding(NOT_APPLICABLE, "no credit was given")
+            return self.finding(NOT_APPLICABLE, case.lacks_credit)
         if self.lacks_entries(row):
             return self.finding(NOT_MEASURED, "no perturbation was made")
         known = [value for value in row["rho_bp"] if value is not None]

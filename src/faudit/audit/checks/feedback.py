@@ -33,6 +33,8 @@ class Feedback(Check):
         row = case.last
         if not case.trains_blocks:
             return self.finding(NOT_APPLICABLE, "its blocks get no signal")
+        if case.no_credit:
+            return self.finding(NOT_APPLICABLE, case.lacks_credit)
         if case.null_of != FRESH:
             return self.finding(NOT_APPLICABLE, "the feedback cannot be drawn again, because fresh=… was not given")
         if self.lacks_entries(row):

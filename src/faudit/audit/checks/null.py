@@ -48,20 +48,10 @@ class Null(Check):
     opposed: float = 4.0  # fires where one block alone is so many below chance
 
     def find(self, case: Case) -> Finding:
-        limit, opposed = self.quantile, self.opposed
-        if not case.trains_blocks:
-            return self.finding(NOT_APPLICABLE, "its blocks are taught nothing", threshold=limit)
-        if case.null_of is None:
-            return self.finding(NOT_APPLICABLE, "no credit was given", threshold=limit)
-        row = case.last
-        if self.lacks_entries(row):
-            return self.finding(NOT_MEASURED, "Γ was not held against chance", threshold=limit)
-        if None in row["gamma"]:
-            return self.finding(UNDECIDED, undefined(row), threshold=limit)
-        if (block := gamma_fails(row)) is not None:
-            reason = f"at block {block} the exact gradient as credit has no Γ near 1: Γ is invalid"
-            return self.finding(INVALID, reason, threshold=limit)
-        fed = fed_blocks(row, first=0 if case.config is None or len(row["gamma"]) == 1 else 1)
+        row, limit, opposed = case.last, self.quantile, self.opposed
+        if early := not_asked(self, case, threshold=limit):
+            return early
+        fed = fed_blocks(row, first=first_block(case))
         if fed and len(set(means_over(row, fed))) < 2:
             reason = "too few draws of fresh feedback have a Γ at every block: chance is not known"
             return self.finding(UNDECIDED, reason, threshold=limit)
@@ -78,6 +68,28 @@ class Null(Check):
         chance = case.null_of if where == DEEP else "random directions"
         reason = f"Γ {where} is {value:+.1f} standard deviations from that of {chance}, needed {limit:+.2f}"
         return self.finding(at_least(value, limit), reason, value=value, threshold=limit)
+
+
+def not_asked(check: Check, case: Case, *, threshold: float) -> Finding | None:
+    """The finding on a case whose Γ cannot be held against chance; None if it can."""
+    if not case.trains_blocks:
+        return check.finding(NOT_APPLICABLE, "its blocks are taught nothing", threshold=threshold)
+    if case.null_of is None:
+        return check.finding(NOT_APPLICABLE, case.lacks_credit, threshold=threshold)
+    row = case.last
+    if check.lacks_entries(row):
+        return check.finding(NOT_MEASURED, "Γ was not held against chance", threshold=threshold)
+    if None in row["gamma"]:
+        return check.finding(UNDECIDED, undefined(row), threshold=threshold)
+    if (block := gamma_fails(row)) is not None:
+        reason = f"at block {block} the exact gradient as credit has no Γ near 1: Γ is invalid"
+        return check.finding(INVALID, reason, threshold=threshold)
+    return None
+
+
+def first_block(case: Case) -> int:
+    """The first block that counts: not that of a run's embedding, unless it is the only one."""
+    return 0 if case.config is None or len(case.last["gamma"]) == 1 else 1
 
 
 def undefined(row: Row) -> str:

@@ -1,7 +1,8 @@
-"""The benchmark's table: how many broken networks each strategy catches, and how many healthy ones it flags.
+"""The benchmark's tables: how many broken networks each strategy catches, and how many healthy ones it flags.
 
-A broken network with the verdict "needs walk-back" is caught. A healthy one with that verdict is flagged. Inconclusive
-verdicts count as neither and are listed by name.
+There is one table for the kinds on which thresholds may be set, and one for the others. A broken network with the
+verdict "needs walk-back" is caught. A healthy one with that verdict is flagged. Inconclusive verdicts count as neither
+and are listed by name.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from faudit.audit.checks.check import FIRED, Case
-from faudit.audit.judge import INCONCLUSIVE, WALK_BACK, judge
-from faudit.audit.protocol import DEFAULT, Protocol, protocol
+from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, judge
+from faudit.audit.protocol import PROTOCOLS, Protocol
 from faudit.audit.strategies import side_by_side
-from faudit.bench.protocol.cases import CASES
+from faudit.bench.protocol.cases import CASES, REPORT, SET, half
 from faudit.formats import size
 from faudit.stats import wilson_interval
 
 Verdicts = dict[tuple[str, int], str]  # (case, seed) → verdict
+HALVES = {REPORT: "kinds that no threshold was set on", SET: "kinds that thresholds may be set on"}
+SIDES = {"broken": False, "healthy": True}
 
 
 @dataclass(frozen=True)
@@ -28,17 +31,23 @@ class Column:
     strategy: str
     verdicts: Verdicts
 
-    def shares(self, *, healthy: bool) -> dict[str, Any]:
-        """Counts over the healthy or the broken networks: n, walked back, their share with its interval, the others."""
-        asked = {key: word for key, word in self.verdicts.items() if CASES[key[0]].healthy is healthy}
+    def shares(self, part: str, *, healthy: bool) -> dict[str, Any]:
+        """Counts over the healthy or broken networks of a half: each verdict, and the share walked back."""
+        asked = {
+            key: word
+            for key, word in self.verdicts.items()
+            if CASES[key[0]].healthy is healthy and half(key[0]) == part
+        }
         back = [key for key, word in asked.items() if word == WALK_BACK]
         low, high = wilson_interval(len(back) / len(asked), len(asked))
         neither = [key for key, word in asked.items() if word == INCONCLUSIVE]
         return {
+            "kinds": len({name for name, _ in asked}),
             "n": len(asked),
             "walked_back": len(back),
             "share": len(back) / len(asked),
             "interval": [low, high],
+            "trustworthy": list(asked.values()).count(TRUSTWORTHY),
             "inconclusive": len(neither),
             "neither": named(neither),
             "wrong": named([key for key, word in asked.items() if (word == WALK_BACK) is healthy]),
@@ -54,7 +63,7 @@ def columns(cases: Mapping[tuple[str, int], Case]) -> list[Column]:
 
 def document(cases: Mapping[tuple[str, int], Case], *, seeds: list[int], code: str) -> dict[str, Any]:
     """The result as JSON."""
-    found, ours = columns(cases), protocol(DEFAULT)
+    found, ours = columns(cases), next(iter(PROTOCOLS.values()))
     return {
         "seeds": seeds,
         "code": code,
@@ -62,8 +71,7 @@ def document(cases: Mapping[tuple[str, int], Case], *, seeds: list[int], code: s
         "protocol": ours.name,  # the checks and values below are of this protocol
         "columns": {
             column.strategy: {
-                "broken": column.shares(healthy=False),
-                "healthy": column.shares(healthy=True),
+                part: {side: column.shares(part, healthy=healthy) for side, healthy in SIDES.items()} for part in HALVES
             }
             for column in found
         },
@@ -108,19 +116,23 @@ def named(keys: list[tuple[str, int]]) -> list[str]:
 
 
 def summary(result: dict[str, Any]) -> list[str]:
-    """Markdown: the numbers of networks that each strategy caught and flagged."""
-    names = list(result["columns"])
-    out = ["| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
-    for title, side in (("broken, walked back (caught)", "broken"), ("healthy, walked back (flagged)", "healthy")):
-        out.append(f"| {title} | " + " | ".join(share(result["columns"][name][side]) for name in names) + " |")
-    for side in ("broken", "healthy"):
-        counts = [str(result["columns"][name][side]["inconclusive"]) for name in names]
-        out.append(f"| {side}, inconclusive | " + " | ".join(counts) + " |")
-    return out
+    """Markdown: a table for each half, with the numbers of networks that each strategy caught and flagged."""
+    out = []
+    for part, title in HALVES.items():
+        columns = {name: column[part] for name, column in result["columns"].items()}
+        kinds = {side: next(iter(columns.values()))[side]["kinds"] for side in SIDES}
+        out += ["", f"**{title.capitalize()}**: {kinds['broken']} broken, {kinds['healthy']} healthy.", ""]
+        out += ["| | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+        for side, what in (("broken", "caught"), ("healthy", "flagged")):
+            shares = (share(column[side]) for column in columns.values())
+            out.append(f"| {side}, walked back ({what}) | " + " | ".join(shares) + " |")
+            for word in ("inconclusive", "trustworthy"):
+                out.append(f"| {side}, {word} | " + " | ".join(str(one[side][word]) for one in columns.values()) + " |")
+    return out[1:]
 
 
 def page(result: dict[str, Any]) -> str:
-    """Markdown: the table, the details behind it, and every case."""
+    """Markdown: the tables, the details behind them, and every case."""
     names, seeds = list(result["columns"]), ", ".join(map(str, result["seeds"]))
     out = [
         "# The planted-fault benchmark",
@@ -133,24 +145,26 @@ def page(result: dict[str, Any]) -> str:
     ]
     out += ["", "Intervals are Wilson's, 95 %. Inconclusive counts as neither.", ""]
     for name in names:
-        for side, what in (("broken", "not caught"), ("healthy", "flagged")):
-            entry = result["columns"][name][side]
-            out.append(f"- {name}, {side} and {what}: {'; '.join(entry['wrong']) or 'none'}")
-            if entry["neither"]:
-                out.append(f"- {name}, {side} and inconclusive: {'; '.join(entry['neither'])}")
+        for part, title in HALVES.items():
+            for side, what in (("broken", "not caught"), ("healthy", "flagged")):
+                entry = result["columns"][name][part][side]
+                out.append(f"- {name}, {title}, {side} and {what}: {'; '.join(entry['wrong']) or 'none'}")
+                if entry["neither"]:
+                    out.append(f"- {name}, {title}, {side} and inconclusive: {'; '.join(entry['neither'])}")
     out += ["", "## Where the thresholds stand", "", "| check | threshold | healthy | broken it fired on |"]
     out.append("|---|---|---|---|")
     for check, entry in result["values"].items():
         cells = [span(entry["healthy"]), span(entry["fired on"])]
         out.append(f"| {check} | {size(entry['threshold'])} | " + " | ".join(cells) + " |")
     out += ["", "## Every case", ""]
-    out.append(f"| case | label | {' | '.join(names)} | checks of {result['protocol']} that fired |")
-    out.append("|---|---|" + "---|" * len(names) + "---|")
+    out.append(f"| case | half | label | {' | '.join(names)} | checks of {result['protocol']} that fired |")
+    out.append("|---|---|---|" + "---|" * len(names) + "---|")
     for name, verdicts in result["verdicts"].items():
-        label = "healthy" if CASES[name].healthy else f"broken: {CASES[name].why}"
+        label = f"{'healthy' if CASES[name].healthy else 'broken'}: {CASES[name].why}"
         cells = [told(verdicts[column]) for column in names]
         checks = sorted({check for found in result["fired"][name].values() for check in found})
-        out.append(f"| {name} | {label} | " + " | ".join(cells) + f" | {', '.join(checks) or '–'} |")
+        row = [name, half(name), label, *cells, ", ".join(checks) or "–"]
+        out.append(f"| {' | '.join(row)} |")
     return "\n".join([*out, ""])
 
 

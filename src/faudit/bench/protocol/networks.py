@@ -29,7 +29,7 @@ from faudit.sweep.local import safe_path
 PACKAGE = Path(__file__).parents[2]
 # The code that decides a measured row. The audit is not part of it, since it only judges the rows.
 MADE_BY = (
-    "nets", "rules", "data", "probes", "bench/protocol/faults.py", "bench/protocol/cases.py",
+    "nets", "rules", "data", "probes", "bench/protocol/faults.py", "bench/protocol/wrong_rules.py",
     "config.py", "train.py", "experiment.py", "tensors.py", "rng.py",
 )  # fmt: skip
 
@@ -43,7 +43,9 @@ class Task:
 
     @property
     def key(self) -> str:
-        return f"{self.case or 'control'} {self.config.run_id}"
+        """What the row depends on besides the code: the configuration and what is planted."""
+        changes = (CASES[self.case].plant, CASES[self.case].after) if self.case else ()
+        return " ".join(filter(None, (self.case or "control", *changes, self.config.run_id)))
 
 
 def tasks(seeds: Sequence[int]) -> list[Task]:
@@ -70,6 +72,8 @@ def measured(task: Task) -> Row:
             experiment = CASES[task.case].planted(experiment)
         for epoch in range(1, config.epochs + 1):
             one_epoch(experiment, epoch)
+        if task.case:
+            experiment = CASES[task.case].ended(experiment)
         return measure(experiment, config.epochs, train_loss=None, seconds=0.0)
 
 

@@ -9,15 +9,17 @@ from faudit.papers.faeval.claims import CLAIMS
 from faudit.papers.faeval.export import export
 from faudit.papers.faeval.import_ import import_files
 from faudit.papers.faeval.recipe import recipe
-from faudit.papers.paper import Files, Paper
+from faudit.papers.paper import ITSELF, Files, Paper
 
 PAPER = Paper(
     name="faeval",
     title="What Accuracy and Gradient Cosine Miss",
     reference="arXiv 2606.21126",
+    source=ITSELF,
+    core_hours=115.0,
     recipe=recipe,
-    figures=("snapshot-resmlp", "snapshot-vit", "crossarch", "penalty-sweep", "penalty-rescue"),
     claims=CLAIMS,
+    figures=("snapshot-resmlp", "snapshot-vit", "crossarch", "penalty-sweep", "penalty-rescue"),
     notes="Gradient norms are in the paper's unit, ρ is by the paper's definition.",
     files=Files(export, import_files),
 )

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from faudit.config import RunConfig
+from faudit.config import RunConfig, known
 from faudit.errors import StoreError
 from faudit.figures.table import Series, Table
 from faudit.papers.document import strict
-from faudit.papers.faeval.files import FILES, NAMES, PENALTY, PLAIN, SHAPE, value_of
+from faudit.papers.faeval.files import FILES, NAMES, PENALTY, PLAIN, SHAPE
 from faudit.store.files import refusals, write_json
 from faudit.store.rows import Row
 from faudit.store.run import Run, damaged
@@ -98,7 +98,7 @@ def composed(keys: list[str], logs: Mapping[str, Log]) -> dict[str, Any]:
     """A document made from runs: the settings that the paper's files have, and each run's whole configuration."""
     first = next(iter(logs.values()))[0]
     config = first.config
-    settings = {name: value_of(config, name) for name in PLAIN}
+    settings = {name: config.settings.get(name, known()[name].first.default) for name in PLAIN}
     settings["eval_samples"] = first.rows[0].get("eval_samples", config.eval_size)
     shape = {name: getattr(config, setting) for name, setting in SHAPE.items()}
     shape["num_classes"] = 100 if config.data == "cifar100" else 10

@@ -7,10 +7,6 @@ keeps the original entries and the rest of its file, so that exporting it gives 
 
 from __future__ import annotations
 
-from typing import Any
-
-from faudit.config import RunConfig, known
-
 PENALTIES = ("0.0001", "0.001", "0.01", "0.1")  # λ as file names and experiments spell it
 # Every file of the paper under results/: key of a log in it → experiment.
 FILES: dict[str, dict[str, str]] = {
@@ -33,8 +29,3 @@ NAMES = {
 }
 PLAIN = ("seed", "epochs", "batch_size", "optimizer", "lr", "weight_decay", "data", "net", "no_terminal_norm")
 SHAPE = {"depth": "depth", "d_hidden": "width"}  # the paper's names of our settings, outside its config
-
-
-def value_of(config: RunConfig, name: str) -> Any:
-    """The value of a setting in the head of a file; its default where the net or rule of a run does not read it."""
-    return config.settings.get(name, known()[name].first.default)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from faudit.config import RunConfig
+from faudit.config import RunConfig, known
 from faudit.errors import ConfigError, DataError, FauditError, StoreError
 from faudit.papers.document import ADVICE, Field, read_document, strict
-from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE, value_of
+from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE
 from faudit.papers.faeval.recipe import recipe
 from faudit.store.files import refusals, write_whole
 from faudit.store.rows import Row, overflow, to_line
@@ -123,7 +123,7 @@ def refuse_contradictions(document: Field, config: RunConfig) -> None:
     # One head describes several logs, whose lengths may differ.
     lengths = [block.get("epochs") for block in settings.at("faudit").value.values() if isinstance(block, dict)]
     for name, field in said.items():
-        expected = value_of(config, name)
+        expected = config.settings.get(name, known()[name].first.default)
         if field.value not in (None, expected) and not (name == "epochs" and field.value in lengths):
             raise field.wrong(f"{expected!r}, as in config, faudit")
 

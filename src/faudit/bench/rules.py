@@ -1,0 +1,122 @@
+"""Time one training step of every rule against BP's, and against BioTorch where it is installed.
+
+All of them alternate in one process on the same random batches. A step is that of the training loop: batch, rule,
+optimizer and what follows the update. Only ratios measured in one run are worth reporting.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from faudit.bench.train import checkout_module, seconds
+from faudit.config import RunConfig
+from faudit.data.dataset import Dataset
+from faudit.errors import ConfigError
+from faudit.experiment import prepare, threads
+from faudit.rules import RULES
+from faudit.store.environment import environment
+from faudit.train import one_epoch
+
+BATCH = 128
+NETS: dict[
+    str, tuple[tuple[int, int, int], dict[str, Any]]
+] = {  # what is timed: the shape of a sample, and the settings of the run
+    "mlp": ((1, 28, 28), {"net": "mlp", "sizes": (500, 500), "activation": "relu"}),
+    "resmlp": ((3, 32, 32), {"net": "resmlp"}),
+    "lenet": ((1, 28, 28), {"net": "lenet"}),
+}
+REFERENCE = "bp"
+
+
+def rules_speed(*, threads_used: int, repeats: int, steps: int = 20) -> dict[str, Any]:
+    """Seconds per step of every rule on every net that it serves, over those of BP."""
+    if repeats < 1 or threads_used < 1:
+        raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
+    with threads(threads_used):
+        nets = {name: one_net(name, repeats=repeats, steps=steps, threads_used=threads_used) for name in NETS}
+    return {
+        "what": f"one training step, batch {BATCH}",
+        "threads": threads_used,
+        "repeats": repeats,
+        "steps": steps,
+        "nets": nets,
+        "environment": environment(),
+    }
+
+
+def one_net(name: str, *, repeats: int, steps: int, threads_used: int) -> dict[str, Any]:
+    """The times of every rule on one net."""
+    shape, settings = NETS[name]
+    dataset = noise(shape, samples=BATCH * steps)
+    work: dict[str, Callable[[], object]] = {}
+    for rule in RULES:
+        if rule not in RULES.controls:
+            try:
+                config = RunConfig(rule=rule, no_augment=True, batch_size=BATCH, threads=threads_used, **settings)
+                work[rule] = partial(one_epoch, prepare(config, dataset), 1)
+            except ConfigError:
+                continue  # the rule does not serve this net
+    work |= biotorch(name, dataset)
+    for warm in work.values():
+        warm()
+    times: dict[str, list[float]] = {rule: [] for rule in work}
+    for _ in range(repeats):
+        for rule, run in work.items():
+            times[rule].append(seconds(run) / steps)
+    return {rule: compared(times[rule], times[REFERENCE]) for rule in work}
+
+
+def compared(times: list[float], reference: list[float]) -> dict[str, float]:
+    """The median time of a step, and its ratio to the reference: median, least and most over the repeats."""
+    ratios = [own / bp for own, bp in zip(times, reference, strict=True)]
+    return {
+        "milliseconds": round(1000 * statistics.median(times), 3),
+        "ratio": round(statistics.median(ratios), 3),
+        "least": round(min(ratios), 3),
+        "most": round(max(ratios), 3),
+    }
+
+
+def biotorch(name: str, dataset: Dataset) -> dict[str, Callable[[], object]]:
+    """The same work in BioTorch, by "biotorch <rule>"; empty if it is not installed or lacks the net."""
+    if importlib.util.find_spec("biotorch") is None or name == "resmlp":
+        return {}
+    theirs = checkout_module("biotorch_trainer")
+    batches: list[tuple[Tensor, Tensor]] = [
+        (dataset.normalise(x), y)
+        for x, y in zip(dataset.train_x.split(BATCH), dataset.train_y.split(BATCH), strict=True)
+    ]
+    found: dict[str, Callable[[], object]] = {}
+    for rule, mode in theirs.MODES.items():
+        module = theirs.lenet(10) if name == "lenet" else theirs.mlp(784, NETS["mlp"][1]["sizes"], 10)
+        found[f"biotorch {rule}"] = partial(theirs.trainer(module, mode, 10), batches)
+    return found
+
+
+def noise(shape: tuple[int, int, int], *, samples: int) -> Dataset:
+    """Random pixels and labels."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(256, (samples, *shape), generator=draw, dtype=torch.uint8)
+    y = torch.randint(10, (samples,), generator=draw)
+    channels = shape[0]
+    return Dataset("noise", x, y, x[:BATCH], y[:BATCH], 10, (0.5,) * channels, (0.3,) * channels)
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The result as lines to print."""
+    out = [f"{result['what']}, {result['threads']} threads, {result['repeats']} × {result['steps']} steps each"]
+    for net, timed in result["nets"].items():
+        out.append(f"{net}: bp {timed[REFERENCE]['milliseconds']:.2f} ms")
+        out += [
+            f"    {rule:<24}{entry['ratio']:6.2f} × bp  ({entry['least']:.2f}–{entry['most']:.2f})"
+            for rule, entry in timed.items()
+            if rule != REFERENCE
+        ]
+    return out

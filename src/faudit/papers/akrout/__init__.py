@@ -1,0 +1,19 @@
+"""Deep Learning without Weight Transport (arXiv 1904.05391).
+
+Weight mirrors and Kolen–Pollack beside BP and FA, on MNIST.
+"""
+
+from __future__ import annotations
+
+from faudit.papers.akrout.claims import CLAIMS
+from faudit.papers.paper import Paper, study_recipe
+
+PAPER = Paper(
+    name="akrout",
+    title="Deep Learning without Weight Transport",
+    reference="arXiv 1904.05391",
+    source="the MNIST logs in the authors' repository, one seed each",
+    core_hours=0.6,
+    recipe=study_recipe("akrout"),
+    claims=CLAIMS,
+)

@@ -1,0 +1,20 @@
+"""Benchmarking the Accuracy and Robustness of Feedback Alignment Algorithms (arXiv 2108.13446).
+
+BP, FA and sign symmetry with LeNet on MNIST.
+"""
+
+from __future__ import annotations
+
+from faudit.papers.biotorch.claims import CLAIMS
+from faudit.papers.paper import ITSELF, Paper, study_recipe
+
+PAPER = Paper(
+    name="biotorch",
+    title="Benchmarking the Accuracy and Robustness of Feedback Alignment Algorithms",
+    reference="arXiv 2108.13446",
+    source=ITSELF,
+    core_hours=0.7,
+    recipe=study_recipe("biotorch"),
+    claims=CLAIMS,
+    notes="The paper trains for 100 epochs, our runs for 10.",
+)

@@ -1,0 +1,96 @@
+"""The objective of every block-local rule.
+
+A block-local rule gives each block l a credit a_l and teaches it with
+
+    loss_l = mean over the batch of Σ_i f_l(h_l)_i · ã_{l,i},   ã_l = a_l / (RMS(a_l) + ε) per sample,
+
+with h_l cut from the graph. So autograd is exact inside a block, and no gradient flows between blocks. ã_0 teaches the
+embedding, the true loss teaches the readout. All parts use the same weights, so their sum is one objective and one
+``autograd.grad`` gives the gradient of every part. The numbers equal those of one optimizer and one pass per part.
+A rule that trains state of its own, such as an auxiliary net, adds the loss of that state to the same objective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+import torch
+from torch import Tensor
+
+from faudit.nets.net import Net, Params, Trace, part
+from faudit.rules.rule import Objective, Rule, State, Step, branch_penalty, descended, inner
+from faudit.settings import number, setting
+
+
+@dataclass(frozen=True)
+class LocalRule(Rule):
+    """Base class of block-local rules such as DFA and FA: local objective and clipping. A subclass adds ``credit``."""
+
+    penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²")
+    clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block")
+    credit_eps: float = setting(1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε)")
+
+    @final
+    def objective(
+        self, net: Net, params: Params, state: State, x: Tensor, y: Tensor, *, generator: torch.Generator | None = None
+    ) -> Objective:
+        """Σ_l ⟨f_l, ã_l⟩ + ⟨h_0, ã_0⟩ + loss of the readout + penalty + own loss, over a graph cut at every tap."""
+        trace = net.trace_cut(params, x)
+        loss = net.loss(trace.logits, y)
+        credits = self.credit(net, params, state, trace.taps, trace.logits.detach(), y)
+        signals = [normalised(credit, self.credit_eps) / len(x) for credit in credits]
+        value = loss + inner(trace.embedded, net.spread(signals[0], trace.embedded))
+        for l, branch in enumerate(trace.branches):
+            value = value + inner(branch, net.spread(signals[net.taught_at(l)], branch))
+        value = value + branch_penalty(trace, self.penalty)
+        own = self.own_loss(net, params, state, trace, y, generator=generator)
+        return Objective(value + own, loss, trace.logits)
+
+    def own_loss(
+        self,
+        net: Net,
+        params: Params,
+        state: State,
+        trace: Trace,
+        y: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Tensor | float:
+        """The loss of the state that the rule trains. Only that state may be in its graph; the logits are cut off."""
+        return 0.0
+
+    def step(
+        self,
+        net: Net,
+        params: Params,
+        state: State,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Step:
+        step = descended(self, self.objective(net, params, state, x, y, generator=generator), params, state)
+        return replace(step, grads=clip_blocks(step.grads, self.clip))
+
+
+def normalised(credit: Tensor, eps: float) -> Tensor:
+    """a / (RMS(a) + ε), per sample; the normalisation fades out where a is small against the hyper-parameter ε."""
+    rms = credit.square().mean(dim=1, keepdim=True).sqrt()
+    return credit / (rms + eps)
+
+
+def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
+    """Scale each block's gradient separately to norm ≤ largest, like ``clip_grad_norm_``; embed and readout stay."""
+    names = [name for name in grads if name.startswith("blocks.")]
+    if not names:
+        return grads
+    tensors, blocks = [grads[name] for name in names], sorted({part(name) for name in names})
+    owner = torch.tensor([blocks.index(part(name)) for name in names], device=tensors[0].device)
+    squares = torch.stack(
+        torch._foreach_norm(tensors)
+    ).square()  # all blocks at once: many small operations would dominate the time of a step
+    norms = squares.new_zeros(len(blocks)).index_add_(0, owner, squares).sqrt()
+    factors = (largest / (norms + 1e-6)).clamp(max=1.0)
+    scaled = torch._foreach_mul(tensors, list(factors[owner].unbind()))
+    return {**grads, **dict(zip(names, scaled, strict=True))}
