@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from faudit.cli.list import FAMILIES
+from faudit.cli.list import FAMILIES, TABLES
 from faudit.cli.main import COMMANDS, main
 from faudit.config import RunConfig, all_keys
 from tests.support.commands import faudit
@@ -109,7 +109,7 @@ def test_show_names_a_damaged_run_and_shows_the_others(tmp_path: Path, capsys: p
     assert (tmp_path / "broken" / "config.json").read_text() == "{"
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "papers"])  # those are a table
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in TABLES])  # those are tables
 def test_list_tells_of_every_member(capsys: pytest.CaptureFixture[str], family: str) -> None:
     code, out, _ = run(capsys, "list", family)
     assert code == 0 and [line.split()[0] for line in out.splitlines()] == list(FAMILIES[family])
