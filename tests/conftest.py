@@ -33,7 +33,7 @@ def net_name(request: pytest.FixtureRequest) -> str:
 
 # The fast suite holds every rule against these nets, and these rules against every net. The other pairs are slow.
 NETS_FOR_EVERY_RULE = ("resmlp", "mlp")
-RULES_FOR_EVERY_NET = ("bp", "dfa", "fa-weights", "dfa-layers")
+RULES_FOR_EVERY_NET = ("bp", "fa-weights")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,10 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     kept = []
     for item in items:
         found = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if {"rule_name", "net_name"} <= found.keys() and not is_near(str(found["rule_name"]), str(found["net_name"])):
-            if "probe_name" in found:
+        if {"rule_name", "net_name"} <= found.keys():
+            rule, net = str(found["rule_name"]), str(found["net_name"])
+            if "probe_name" in found and (rule in RULES.controls or (net != "resmlp" and rule != "dfa")):
                 continue
-            item.add_marker(pytest.mark.slow)
+            if not is_near(rule, net):
+                item.add_marker(pytest.mark.slow)
         kept.append(item)
     items[:] = kept
 
