@@ -5,7 +5,6 @@ picture holds every drawn number.
 """
 
 from pathlib import Path
-from typing import ClassVar
 
 from matplotlib.figure import Figure as Picture
 
@@ -26,7 +25,7 @@ RECIPE = Recipe(
 class StreamUnderPenalty(Figure):
     """The size of the last hidden state over the epochs, with and without a penalty."""
 
-    experiments: ClassVar[tuple[str, ...]] = ("plain", "penalised")
+    experiments = ("plain", "penalised")
 
     def numbers(self, table: Table) -> Numbers:
         lines = [line(table, name, at("hidden_norms", -1), log=True) for name in self.experiments]

@@ -198,7 +198,7 @@ class RunConfig:
         """A config from keys spelled like the flags; an error lists every problem."""
         problems = [unknown("setting", name, all_keys()) for name in values if "_" in name]
         try:
-            config = cls(**{attribute(name): value for name, value in values.items() if "_" not in name})
+            config = cls(**{attribute(name): values[name] for name in values if "_" not in name})
         except ConfigError as error:
             raise ConfigError(listing([*problems, *str(error).split("\n")], where=where)) from None
         if problems:
@@ -231,7 +231,11 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Every setting that the run reads, spelled like the flags, and those that nothing reads."""
-        return {key(name): value for name, value in (self.settings | self.stray).items()}
+        own = self.__dict__
+        return {
+            **{key: own[name] for key, name in self._layout.keys},
+            **{key(name): self.stray[name] for name in self.stray},
+        }
 
     @cached_property
     def run_id(self) -> str:
@@ -281,11 +285,13 @@ def read_toml(path: Path, what: str, *, advice: str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}. {advice}") from None
 
 
+@cache
 def key(name: str) -> str:
     """The key of an attribute, as in flags, TOML and JSON."""
     return name.replace("_", "-")
 
 
+@cache
 def attribute(name: str) -> str:
     """The attribute of a key."""
     return name.replace("-", "_")
@@ -344,6 +350,7 @@ class Layout:
     settings: Settings
     defaults: Mapping[str, Any]
     family: Mapping[str, str]  # "run", "net", "rule" or "optimizer"
+    keys: tuple[tuple[str, str], ...]  # the key and the attribute of each
 
 
 @cache
@@ -363,7 +370,8 @@ def layout_of(net: str, rule: str, optimizer: str) -> Layout:
                 )
             settings |= declared
             family |= dict.fromkeys(declared, part)
-    return Layout(settings, {name: one.default for name, one in settings.items()}, family)
+    defaults = {name: one.default for name, one in settings.items()}
+    return Layout(settings, defaults, family, tuple((key(name), name) for name in settings))
 
 
 @dataclass(frozen=True)

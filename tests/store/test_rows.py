@@ -221,6 +221,8 @@ def is_sound(rows: list[Any]) -> bool:
                 cells = [number for cell in lists for number in cell]
             if not all(number(cell, entry.kind, finite=entry.finite) for cell in cells):
                 return False
+            if name in TIMINGS and not (isinstance(value, int | float) and 0 <= value <= EXACT):
+                return False
     epochs = [row["epoch"] for row in rows]
     return epochs == sorted(set(epochs))
 
