@@ -21,9 +21,9 @@ MATH = {
     "∞": r"\infty", "∈": r"\in", "Σ": r"\Sigma", "∑": r"\sum", "°": r"{}^\circ", "‖": r"\|", "ℓ": r"\ell",
     "✓": r"\surd", "✗": r"\times", "½": r"\tfrac12", "²": "{}^2", "³": "{}^3", "ᵀ": r"{}^\top", "Γ": r"\Gamma",
     "Δ": r"\Delta", "Θ": r"\Theta", "Λ": r"\Lambda", "Φ": r"\Phi", "Ω": r"\Omega", "α": r"\alpha", "β": r"\beta",
-    "γ": r"\gamma", "δ": r"\delta", "ε": r"\varepsilon", "η": r"\eta", "θ": r"\theta", "κ": r"\kappa", "λ": r"\lambda", "μ": r"\mu",
-    "ν": r"\nu", "π": r"\pi", "ρ": r"\rho", "σ": r"\sigma", "τ": r"\tau", "φ": r"\varphi", "χ": r"\chi", "ω": r"\omega",
-    "⟨": r"\langle", "⟩": r"\rangle", "⊤": r"\top",
+    "γ": r"\gamma", "δ": r"\delta", "ε": r"\varepsilon", "η": r"\eta", "θ": r"\theta", "κ": r"\kappa", "λ": r"\lambda",
+    "μ": r"\mu", "ν": r"\nu", "π": r"\pi", "ρ": r"\rho", "σ": r"\sigma", "τ": r"\tau", "φ": r"\varphi", "χ": r"\chi",
+    "ω": r"\omega", "⟨": r"\langle", "⟩": r"\rangle", "⊤": r"\top",
 }  # fmt: skip
 NORM = re.compile(r"‖([A-Za-z])_([A-Za-z0-9])‖")  # ‖h_L‖, the one formula that the tables contain
 NUMBER = re.compile(r"([+\-−]?)(\d[\d,]*\.?\d*|\.\d+)(?:e([+\-−]?)0*(\d+))?([×%]?)")
