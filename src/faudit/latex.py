@@ -28,6 +28,7 @@ MATH = {
 NORM = re.compile(r"‖([A-Za-z])_([A-Za-z0-9])‖")  # ‖h_L‖, the one formula that the tables contain
 NUMBER = re.compile(r"([+\-−]?)(\d[\d,]*\.?\d*|\.\d+)(?:e([+\-−]?)0*(\d+))?([×%]?)")
 LATIN = range(0xA1, 0x180)  # letters with accents, which LaTeX reads as UTF-8
+DASHES = re.compile("[-–—](?=[-–—])")
 NO_LABEL = re.compile(r"[^A-Za-z0-9:.-]+")
 
 
@@ -39,11 +40,10 @@ def escaped(text: str) -> str:
         if norm := NORM.match(text, place):
             pieces.append((True, rf"\|{norm[1]}_{norm[2]}\|"))
             place = norm.end()
-        elif text.startswith("--", place):  # as in the name of a flag: two hyphens alone would become a dash
-            pieces.append((False, "-{}"))
-            place += 1
         else:
-            pieces.append(one(text[place]))
+            is_math, latex = one(text[place])
+            # In the name of a flag, for example: two hyphens in a row would become a dash.
+            pieces.append((is_math, latex + "{}" * bool(DASHES.match(text, place))))
             place += 1
     out = []
     for is_math, group in groupby(pieces, key=lambda piece: piece[0]):
