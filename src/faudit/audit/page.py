@@ -7,7 +7,7 @@ from typing import Any
 
 from faudit.audit.audit import Audited
 from faudit.audit.checks.check import Finding
-from faudit.audit.method import Method, methods
+from faudit.audit.method import Across, Method, methods
 from faudit.audit.protocol import Protocol
 from faudit.audit.utility import markdown, sensitivity_table, utility_table
 from faudit.formats import signed, size
@@ -87,12 +87,19 @@ def method_table(method: Method) -> list[list[str]]:
             check.check,
             f"{check.fired} of {len(method.seeds)}",
             size(check.mean),
-            "–" if check.low is None else f"{size(check.low)} to {size(check.high)}",
+            over_seeds(check),
             size(check.threshold),
         ]
         for check in method.checks
     ]
     return [["check", "fired", "mean", "95 % interval over seeds", "threshold"], *lines]
+
+
+def over_seeds(check: Across) -> str:
+    """The interval of a check over the seeds of a method."""
+    if check.low is not None:
+        return f"{size(check.low)} to {size(check.high)}"
+    return "–" if check.mean is None else "too few seeds for an interval"
 
 
 def line(finding: Finding, *, label: bool = False) -> str:
