@@ -76,10 +76,7 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
     The results of the costly probes are kept in the run's directory, so a second audit measures nothing.
     """
     config = run.config()
-    if run.status not in ENDED:
-        raise StoreError(
-            f"{run.path} is {run.status}: a verdict needs a finished run. Run its `faudit train` command again."
-        )
+    must_have_ended(run)
     rows = run.rows()
     if not rows:
         raise StoreError(f"{run.path} has no rows to judge. Delete it and train it again.")
@@ -97,6 +94,14 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
         no_credit=facts.no_credit,
     )
     return Audited(run, config, case, judge(case, protocol), tuple(remarks))
+
+
+def must_have_ended(run: Run) -> None:
+    """Refuse a run that is still training or was stopped."""
+    if run.status not in ENDED:
+        raise StoreError(
+            f"{run.path} is {run.status}: a verdict needs a finished run. Run its `faudit train` command again."
+        )
 
 
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from faudit.audit.protocol import DEFAULT, PROTOCOLS
 from faudit.cli.exit_codes import VERDICTS
-from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
+from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, add_where, count
 from faudit.cli.output import print_json, remark, write_page
 from faudit.config import quoted
 from faudit.data import DATASETS
@@ -33,14 +33,26 @@ if TYPE_CHECKING:
 Table = dict[str, Any]
 SAMPLES = 256
 OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that apply only to a model
-OF_RUNS = ("with_controls", "utility", "sensitivity")  # flags that apply only to runs
-
+OF_RUNS = ("all", "where", "with_controls", "jobs", "utility", "sensitivity")  # flags that apply only to runs
 
 HELP = "audit runs or your own model; exit code 0 trustworthy, 1 needs walk-back, 3 inconclusive"
+ABOUT = (
+    "Audit runs or your own model. The exit code is the verdict. 0, trustworthy: every check that applies passed. "
+    "1, needs walk-back: at least one check fired, so take back the conclusions that rest on this run. "
+    "3, inconclusive: no check fired, but one could not be answered."
+)
+EXAMPLES = (
+    "faudit audit resmlp-dfa-digits-s42-4b3b10dc95 --with-controls --jobs 2",
+    "faudit audit --where rule=dfa --where data=digits --markdown appendix.md",
+    "faudit audit --all --json",
+    "faudit audit --model package.module:factory --weights model.safetensors --taps 'blocks.*' --data digits",
+)
 
 
 def add_flags(own: Parser) -> None:
     own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
+    own.add_argument("--all", action="store_true", help="audit every finished run of the store")
+    add_where(own)
     add_runs(own)
     add_json(own)
     own.add_argument(
@@ -49,6 +61,9 @@ def add_flags(own: Parser) -> None:
     add_data_dir(own)
     own.add_argument(
         "--with-controls", action="store_true", help="first train the matched frozen runs that are missing"
+    )
+    own.add_argument(
+        "--jobs", type=count, metavar="N", help="controls to train side by side (default: one per core)"
     )
     own.add_argument("--utility", action="store_true", help="also show the verdict of each reporting strategy")
     own.add_argument(
@@ -83,11 +98,7 @@ def run(args: argparse.Namespace) -> int:
         of_model = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
         if of_model:
             raise ConfigError(f"{of_model[0]} is for a model of your own: expected --model too, got runs only")
-        if not (args.names or args.utility or args.sensitivity):
-            raise ConfigError(
-                "nothing to audit: expected RUN names, --utility or --sensitivity for all runs of the store, "
-                "or --model package.module:factory"
-            )
+        refuse_choice(args)
         return audit_runs(args)
     of_runs = [flag(name) for name in OF_RUNS if getattr(args, name)]
     if args.names or of_runs:
@@ -97,6 +108,23 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) is None:
             raise ConfigError(f"--model needs {flag(name)} too: expected it, got none. See `faudit audit --help`.")
     return audit_factory(args)
+
+
+def refuse_choice(args: argparse.Namespace) -> None:
+    """Raise unless exactly one way to choose runs was given; --utility and --sensitivity alone mean all runs."""
+    ways = {"RUN names": args.names, "--all": args.all, "--where": args.where}
+    given = [way for way, value in ways.items() if value]
+    if len(given) > 1:
+        raise ConfigError(f"the runs to audit: expected one of {', '.join(ways)}, got {' and '.join(given)}")
+    if not (given or args.utility or args.sensitivity):
+        raise ConfigError(
+            "nothing to audit: expected RUN names, --all for every finished run of the store, --where KEY=VALUE for "
+            "some of them, or --model package.module:factory"
+        )
+    if args.jobs is not None and not args.with_controls:
+        raise ConfigError("--jobs: expected with --with-controls, which trains runs, got it without. Leave it out.")
+    if args.jobs == 0:
+        raise ConfigError("--jobs: expected at least 1, got 0")
 
 
 def refuse_markdown(args: argparse.Namespace) -> None:
@@ -112,16 +140,18 @@ def flag(name: str) -> str:
 
 
 def audit_runs(args: argparse.Namespace) -> int:
-    from faudit.audit.audit import ControlIndex, audit
+    from faudit.audit.audit import ControlIndex, audit, must_have_ended
     from faudit.audit.method import methods, worst
     from faudit.audit.page import page
     from faudit.audit.protocol import protocol
     from faudit.audit.utility import sensitivity, utility
 
     asked = protocol(args.protocol)
-    runs = each_once([run_named(name, args.runs) for name in args.names] or finished(args.runs))
+    runs = each_once([run_named(name, args.runs) for name in args.names] or finished(args.runs, args.where))
+    for run in runs:
+        must_have_ended(run)  # before a control is trained for it
     if args.with_controls:
-        make_controls(runs, data_dir=args.data_dir)
+        make_controls(runs, data_dir=args.data_dir, jobs=args.jobs)
     beside = {store: ControlIndex(store) for store in {run.path.parent for run in runs}}
     audited, refused = [], []
     for run in runs:
@@ -158,21 +188,21 @@ def audit_runs(args: argparse.Namespace) -> int:
     return VERDICTS[together]
 
 
-def finished(store: Path) -> list[Run]:
-    """Every finished run of a store. Damaged runs are reported and left out."""
-    from faudit.store.run import ENDED, runs_in
+def finished(store: Path, where: list[str]) -> list[Run]:
+    """The finished runs of a store that match the conditions. Damaged runs and copies are reported and left out."""
+    from faudit.store.index import conditions, entries, matches
+    from faudit.store.run import ENDED, Run
 
-    runs = []
-    for run in runs_in(store):
-        try:
-            run.config()
-        except FauditError as error:
-            remark([f"left out: {error}"])
-            continue
-        if run.status in ENDED:
-            runs.append(run)
+    wanted = conditions(where)
+    found, damaged = entries(store)
+    remark(f"left out: {problem}" for problem in damaged)
+    matching = [entry for entry in found if matches(entry, wanted)]
+    runs = [Run(Path(entry["run"])) for entry in matching if entry["status"] in ENDED]
+    if len(runs) < len(matching):
+        remark([f"left out: {len(matching) - len(runs)} of {len(matching)} runs, which are not finished"])
     if not runs:
-        raise ConfigError(f"nothing to audit: expected RUN names or a store with finished runs, got none in {store}")
+        asked = f" with {' '.join(where)}" if where else ""
+        raise ConfigError(f"nothing to audit: expected a store with finished runs{asked}, got none in {store}")
     return runs
 
 
@@ -185,7 +215,7 @@ def each_once(runs: list[Run]) -> list[Run]:
     return list({run.path: run for run in runs if str(run.path) not in twice}.values())
 
 
-def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
+def make_controls(runs: list[Run], *, data_dir: Path | None, jobs: int | None) -> None:
     """Train the missing matched frozen runs, in the store of each run, for the rules that have a control."""
     from faudit.audit.audit import ControlIndex, control_of
     from faudit.sweep.engine import cores
@@ -196,7 +226,7 @@ def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
         configs = [run.config() for run in runs if run.path.parent == store]
         configs = [config for config in configs if RULES[config.rule].no_control is None]
         wanted = [control_of(config) for config in configs if there.control(config) is None]
-        outcome = run_all(wanted, store, data_dir=data_dir, jobs=cores())
+        outcome = run_all(wanted, store, data_dir=data_dir, jobs=jobs or cores())
         remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])
 
 
