@@ -100,17 +100,23 @@ def switch(value: Any) -> bool:
     return value
 
 
-def one_of(names: Iterable[str]) -> Parser:
-    """A parser of a name from a set, such as a tuple or a registry."""
+@dataclass(frozen=True)
+class OneOf:
+    """A parser of a name from a set, such as a tuple or a registry. Help and completion read the names."""
 
-    def parse(value: Any) -> str:
-        valid = list(names)
+    names: Iterable[str]
+
+    def __call__(self, value: Any) -> str:
+        valid = list(self.names)
         if not isinstance(value, str) or value not in valid:
             near = nearest(value, valid) if isinstance(value, str) else ""
             raise ValueError(f"one of {some_of(valid)}{near}")
         return value
 
-    return parse
+
+def one_of(names: Iterable[str]) -> OneOf:
+    """A parser of a name from a set, such as a tuple or a registry."""
+    return OneOf(names)
 
 
 def epoch_list(value: Any) -> tuple[int, ...]:

@@ -62,9 +62,7 @@ def add_flags(own: Parser) -> None:
     own.add_argument(
         "--with-controls", action="store_true", help="first train the matched frozen runs that are missing"
     )
-    own.add_argument(
-        "--jobs", type=count, metavar="N", help="controls to train side by side (default: one per core)"
-    )
+    own.add_argument("--jobs", type=count, metavar="N", help="controls to train side by side (default: one per core)")
     own.add_argument("--utility", action="store_true", help="also show the verdict of each reporting strategy")
     own.add_argument(
         "--sensitivity", action="store_true", help="also show which verdicts would change with other thresholds"

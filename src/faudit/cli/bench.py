@@ -18,7 +18,11 @@ Told = tuple[dict[str, Any], list[str]]  # a result as JSON, and as lines to pri
 
 
 HELP = "measure the speed of faudit, or test the audit protocol on planted networks"
-ABOUT = (
+EXAMPLES = (
+    "faudit bench train",
+    "faudit bench protocol --seeds 7 --jobs 2 --out protocol",
+)
+WHAT = (
     "train: an epoch against a plain PyTorch trainer; audit: an audit against an epoch; "
     "rules: a step of every rule against BP's; sweep: a sweep against single runs; "
     "protocol: verdicts on networks that are healthy or broken by construction"
@@ -26,7 +30,7 @@ ABOUT = (
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("what", choices=list(BENCHES), metavar="|".join(BENCHES), help=ABOUT)
+    own.add_argument("what", choices=list(BENCHES), metavar="|".join(BENCHES), help=WHAT)
     own.add_argument(
         "--seeds", type=count, nargs="+", metavar="S", help="protocol: seeds of the networks (default: 7 8 9)"
     )

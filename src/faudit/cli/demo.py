@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from faudit.figures.plan import Plan
 
 HELP = "train BP, FA, DFA, DFA + penalty and the frozen baselines on the shipped digits, audit them, and draw figures"
+EXAMPLES = ("faudit demo --out demo",)
 DRAWN = ("snapshot-resmlp", "penalty-sweep")
 EPOCHS = 30
 

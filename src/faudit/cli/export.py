@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from faudit.papers.paper import Paper
 
 HELP = "write the runs as a paper's result files, or as one table"
+EXAMPLES = (
+    "faudit export --format csv --where rule=dfa --out rows.csv",
+    "faudit export --out results --data digits --epochs 30",
+)
 TABLES = ("csv", "parquet")
 OF_PAPER = {"data": "data", "epochs": "epochs", "seeds": "seed"}  # flags of a paper's plan → settings of --where
 

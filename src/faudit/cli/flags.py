@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from faudit.data import DATASETS
@@ -16,14 +18,32 @@ if TYPE_CHECKING:
     from faudit.papers.paper import Paper
 
 
+class Help(argparse.HelpFormatter):
+    """Help that breaks no name at its hyphen and keeps indented lines whole, so that both can be copied."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(
+            line if line.startswith(" ") else super(Help, self)._fill_text(line, width, indent)
+            for line in text.splitlines()
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """argparse that raises ``ConfigError`` and does not accept abbreviated flags."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
+        super().__init__(allow_abbrev=False, formatter_class=Help, **options)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}. See `{self.prog} --help`.")
+
+
+def examples(command: ModuleType) -> str:
+    """The examples of a command's module, as its help ends with them."""
+    return "\n".join(["examples:", *(f"  {line}" for line in command.EXAMPLES)])
 
 
 def count(text: str) -> int:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from faudit.papers.reproduce import Result
 
 HELP = "train the missing runs of a paper, draw its figures, and compare its claims with the logs"
+EXAMPLES = (
+    "faudit reproduce faeval --data digits --epochs 2",
+    "faudit reproduce all --dry-run",
+)
 
 
 def add_flags(own: Parser) -> None:

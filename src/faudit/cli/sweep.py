@@ -15,6 +15,10 @@ COLUMNS = ("run", "state", "epochs", "about")  # of the table that --dry-run pri
 
 
 HELP = "train the missing runs of a study, each exactly once"
+EXAMPLES = (
+    "faudit sweep rules --dry-run",
+    "faudit sweep study.toml --jobs 4",
+)
 
 
 def add_flags(own: Parser) -> None:

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs
 from faudit.cli.output import complain, print_json, remark
 from faudit.config import FAMILIES, RunConfig, key, known, needs_files
-from faudit.settings import Setting, epoch_list
+from faudit.settings import OneOf, Setting, epoch_list
 
 if TYPE_CHECKING:
     from faudit.store.run import Run
 
 HELP = "train one run, or resume it; a finished run is not trained again"
+EXAMPLES = (
+    "faudit train --net resmlp --rule dfa --data digits --epochs 30 --batch-size 32 --width 128 --seed 42",
+    "faudit train --config run.toml --seed 43",
+    "faudit train --rule kolen-pollack --help",
+)
 
 
 def add_flags(own: Parser) -> None:
@@ -57,8 +62,25 @@ def add_setting(
         others = [f"{written(one.default)} for {member}" for member, one in (readers or {}).items()
                   if one.default != setting.default]  # fmt: skip
         about.append("; ".join([f"default: {written(setting.default)}", *others]))
-    help = f"{setting.help} ({'; '.join(about)})" if about else setting.help
+    text = with_choices(name, setting)
+    help = f"{text} ({'; '.join(about)})" if about else text
     own.add_argument(f"--{key(name)}", help=help.replace("%", "%%"), **options)
+
+
+def choices(name: str, setting: Setting) -> list[str]:
+    """The names that a setting accepts; none if it accepts other values too."""
+    if name in FAMILIES:
+        return list(FAMILIES[name])
+    return list(setting.parse.names) if isinstance(setting.parse, OneOf) else []
+
+
+def with_choices(name: str, setting: Setting) -> str:
+    """The help of a setting with the names that it accepts. Controls are derived from rules, so they are not listed."""
+    listed = list(FAMILIES[name].declaring) if name in FAMILIES else choices(name, setting)
+    if all(one in setting.help for one in listed):
+        return setting.help
+    derived = " and frozen-RULE of each" if name == "rule" else ""
+    return f"{setting.help}: {', '.join(listed)}{derived}"
 
 
 def written(default: Any) -> str:
