@@ -12,6 +12,7 @@ from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.registry import unknown
 from faudit.settings import whole
+from faudit.sweep.trackers import TRACKERS
 
 if TYPE_CHECKING:
     from faudit.figures.plan import Plan
@@ -94,6 +95,18 @@ def add_plan(own: Parser) -> None:
 def add_venue(own: Parser) -> None:
     """``--venue``: the page width of figures."""
     own.add_argument("--venue", default="neurips", help="page width: neurips, icml or iclr (default: neurips)")
+
+
+def add_trackers(own: Parser) -> None:
+    """One flag for each tracker: the folder that it writes."""
+    group = own.add_argument_group("trackers, which use no network")
+    for name in TRACKERS:
+        group.add_argument(f"--{name}", type=Path, metavar="DIR", help=TRACKERS.summary(name).rstrip("."))
+
+
+def trackers_of(args: argparse.Namespace) -> dict[str, Path]:
+    """The trackers that were asked for, with their folders."""
+    return {name: folder for name in TRACKERS if (folder := getattr(args, name)) is not None}
 
 
 def plan_of(args: argparse.Namespace, paper: Paper) -> Plan:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs
+from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, add_trackers, trackers_of
 from faudit.cli.output import complain, print_json, remark
 from faudit.config import FAMILIES, RunConfig, key, known, needs_files
 from faudit.settings import OneOf, Setting, epoch_list
 
 if TYPE_CHECKING:
+    from faudit.store.rows import Row
     from faudit.store.run import Run
 
 HELP = "train one run, or resume it; a finished run is not trained again"
@@ -42,6 +43,7 @@ def add_flags(own: Parser) -> None:
     add_runs(own)
     add_json(own)
     add_data_dir(own)
+    add_trackers(own)
     own.add_argument(
         "--again", action="store_true", help="train from the start; the old files of the run are kept beside it"
     )
@@ -118,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = Run(args.runs / config.run_id)
     if args.again and (aside := chosen.set_aside()):
         remark([f"the old files of {chosen.path} are in {aside}"])
-    finish(config, chosen, data_dir=args.data_dir)
+    finish(config, chosen, data_dir=args.data_dir, trackers=trackers_of(args))
     entry = overview(chosen)
     if args.json:
         print_json(entry)
@@ -130,15 +132,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def finish(config: RunConfig, run: Run, *, data_dir: Path | None) -> None:
+def finish(config: RunConfig, run: Run, *, data_dir: Path | None, trackers: Mapping[str, Path]) -> None:
     """Train the rest of a run. For a run that has ended, torch is imported only to check its data in ``data_dir``."""
     from faudit.store.run import ENDED
 
     if run.status in ENDED and not (data_dir and needs_files(config)):
         run.must_hold(config)
         run.must_be_whole()
-        return
-    from faudit.cli.progress import shown
-    from faudit.train import stream
+        rows: Iterator[Row] = iter(())
+    else:
+        from faudit.train import stream
 
-    shown(stream(config, run, data_dir=data_dir), total=config.epochs, title=config.rule)
+        rows = stream(config, run, data_dir=data_dir)
+    from faudit.cli.progress import shown
+    from faudit.sweep.trackers.tracker import followed
+
+    shown(followed(rows, config, run, trackers), total=config.epochs, title=config.rule)
