@@ -117,10 +117,16 @@ def test_the_command_tells_strategies_thresholds_and_methods(store: Path, capsys
 
 def test_the_page_shows_both_definitions_beside_null_and_controls() -> None:
     row = Row(gamma=[0.5, 0.1, 0.3], rho=[0.5, None, 0.2], rho_study=[0.4, 0.05, 0.15], gamma_null_mean=[0.0] * 3)
-    head, _, *lines = measured(row)[:-1]
-    assert head == "| block | Γ | Γ, fresh feedback | ρ | ρ of the paper |"
-    assert lines[1] == "| 1 | +0.100 | +0.000 | – | +0.050 |"
-    assert lines[-1] == "| mean of 1 … | +0.200 | +0.000 | – | +0.100 |" and measured(Row(epoch=0)) == []
+    (table,) = measured(row, about="x")
+    assert table.markdown() == [
+        "| block | 0 | 1 | 2 | mean of 1 … |",
+        "| --- | --- | --- | --- | --- |",
+        "| Γ | +0.500 | +0.100 | +0.300 | +0.200 |",
+        "| Γ, fresh feedback | +0.000 | +0.000 | +0.000 | +0.000 |",
+        "| ρ | +0.500 | – | +0.200 | – |",
+        "| ρ of the paper | +0.400 | +0.050 | +0.150 | +0.100 |",
+    ]
+    assert measured(Row(epoch=0), about="x") == []
 
 
 def test_nothing_to_audit_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

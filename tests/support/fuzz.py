@@ -469,7 +469,7 @@ def owned_by(words: Sequence[str]) -> tuple[str, ...]:
     if words[0] == "audit":
         owned += ["*/audit.json"]
     for flag, value in pairwise(words):
-        if flag in ("--out", "--markdown") or (flag == "--runs" and words[0] == "import"):
+        if flag in ("--out", "--markdown", "--latex") or (flag == "--runs" and words[0] == "import"):
             name = os.path.normpath(value) if value else "."
             owned += [
                 name,

@@ -17,7 +17,7 @@ MATH_ONLY = {"\\|", "\\Gamma", "\\rho", "\\lambda", "\\times", "\\pm", "\\ge", "
 LAYOUT = {
     "\\section", "\\section*", "\\subsection", "\\subsection*", "\\paragraph", "\\caption", "\\label", "\\centering",
     "\\small", "\\footnotesize", "\\toprule", "\\midrule", "\\bottomrule", "\\textbf", "\\texttt", "\\item",
-    "\\linewidth", "\\begin", "\\end", "\\appendix", "\\par", "\\raggedright", "\\setlength", "\\tabcolsep",
+    "\\linewidth", "\\begin", "\\end", "\\appendix", "\\par", "\\raggedright", "\\allowbreak", "\\subsubsection",
 }  # fmt: skip
 WITHIN = re.compile(r"\\(begin|end)\{(\w+)\}")
 

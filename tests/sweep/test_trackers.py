@@ -38,7 +38,8 @@ def of_wandb(folder: Path, name: str) -> Steps:
     from wandb.sdk.internal.datastore import DataStore
 
     (file,) = (folder / "wandb").glob(f"offline-run-*-{name}/*.wandb")
-    store, found = DataStore(), {}
+    store: DataStore = DataStore()
+    found: Steps = {}
     store.open_for_scan(str(file))
     while data := store.scan_data():
         record = Record()
@@ -47,6 +48,7 @@ def of_wandb(folder: Path, name: str) -> Steps:
             items = {one.key or "/".join(one.nested_key): json.loads(one.value_json) for one in record.history.item}
             assert record.history.step.num not in found
             found[record.history.step.num] = {tag: value for tag, value in items.items() if not tag.startswith("_")}
+    store.close()
     return found
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError
 from faudit.registry import nearest, unknown
 from faudit.rules import RULES
-from faudit.store.files import STDOUT, must_be_file
+from faudit.store.files import STDOUT, contents, must_be_file, refusals
 from faudit.store.run import run_named
 
 if TYPE_CHECKING:
@@ -28,12 +29,22 @@ if TYPE_CHECKING:
 
     from faudit.audit.audit import Audited
     from faudit.audit.method import Method
+    from faudit.audit.sheet import Part
     from faudit.store.run import Run
 
 Table = dict[str, Any]
+PAGES = ("markdown", "latex")  # the flags that write a page
 SAMPLES = 256
 OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that apply only to a model
-OF_RUNS = ("all", "where", "with_controls", "jobs", "utility", "sensitivity")  # flags that apply only to runs
+OF_RUNS = (
+    "all",
+    "where",
+    "with_controls",
+    "jobs",
+    "utility",
+    "sensitivity",
+    "all_settings",
+)  # flags that apply only to runs
 
 HELP = "audit runs or your own model; exit code 0 trustworthy, 1 needs walk-back, 3 inconclusive"
 ABOUT = (
@@ -67,7 +78,16 @@ def add_flags(own: Parser) -> None:
     own.add_argument(
         "--sensitivity", action="store_true", help="also show which verdicts would change with other thresholds"
     )
-    own.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a Markdown page; - is stdout")
+    own.add_argument(
+        "--markdown", type=Path, metavar="FILE",
+        help="write an appendix page: checks, thresholds, findings, settings, hashes and versions; - is stdout",
+    )  # fmt: skip
+    own.add_argument(
+        "--latex", type=Path, metavar="FILE", help="write the same page as LaTeX, for \\input in a paper; - is stdout"
+    )
+    own.add_argument(
+        "--all-settings", action="store_true", help="the page lists every setting, also those at their default"
+    )
     model = own.add_argument_group("your own model, instead of runs")
     model.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that returns an nn.Module")
     model.add_argument(
@@ -91,7 +111,7 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_markdown(args)
+    refuse_pages(args)
     if args.model is None:
         of_model = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
         if of_model:
@@ -125,12 +145,31 @@ def refuse_choice(args: argparse.Namespace) -> None:
         raise ConfigError("--jobs: expected at least 1, got 0")
 
 
-def refuse_markdown(args: argparse.Namespace) -> None:
-    """Raise before anything is measured if the Markdown page cannot be written."""
-    if args.markdown == STDOUT and args.json:
-        raise ConfigError("--markdown - and --json: expected one of them on standard output, got both. Name a file.")
-    if args.markdown and args.markdown != STDOUT:
-        must_be_file(args.markdown)
+def refuse_pages(args: argparse.Namespace) -> None:
+    """Raise before anything is measured if a page cannot be written."""
+    printed = [f"{flag(name)} -" for name in PAGES if getattr(args, name) == STDOUT] + ["--json"] * args.json
+    if len(printed) > 1:
+        told = " and ".join(printed)
+        raise ConfigError(f"{told}: expected one of them on standard output, got both. Name a file.")
+    for path in (getattr(args, name) for name in PAGES):
+        if path and path != STDOUT:
+            must_be_file(path)
+    if args.all_settings and not (args.markdown or args.latex):
+        raise ConfigError("--all-settings: expected with --markdown or --latex, whose page it is about, got neither.")
+
+
+def write_pages(args: argparse.Namespace, parts: Sequence[Part]) -> None:
+    """Write the page in every form that was asked for."""
+    from faudit.audit.sheet import as_latex, as_markdown
+
+    for name, form in zip(PAGES, (as_markdown, as_latex), strict=True):
+        if path := getattr(args, name):
+            write_page(path, form(parts))
+
+
+def is_quiet(args: argparse.Namespace) -> bool:
+    """Whether a page takes the place of the result on standard output."""
+    return STDOUT in (args.markdown, args.latex)
 
 
 def flag(name: str) -> str:
@@ -140,7 +179,7 @@ def flag(name: str) -> str:
 def audit_runs(args: argparse.Namespace) -> int:
     from faudit.audit.audit import ControlIndex, audit, must_have_ended
     from faudit.audit.method import methods, worst
-    from faudit.audit.page import page
+    from faudit.audit.page import appendix
     from faudit.audit.protocol import protocol
     from faudit.audit.utility import sensitivity, utility
 
@@ -168,9 +207,9 @@ def audit_runs(args: argparse.Namespace) -> int:
         "sensitivity": sensitivity(audited, asked) if args.sensitivity else None,
     }
     together = worst([one.verdict for one in audited])
-    if args.markdown:
-        text = page(audited, asked, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
-        write_page(args.markdown, text)
+    if args.markdown or args.latex:
+        tables = {f"{name}_of": table for name, table in extra.items()}
+        write_pages(args, appendix(audited, asked, **tables, all_settings=args.all_settings))
     if args.json:
         print_json(
             {
@@ -181,7 +220,7 @@ def audit_runs(args: argparse.Namespace) -> int:
                 **{name: table for name, table in extra.items() if table is not None},
             }
         )
-    elif args.markdown != STDOUT:
+    elif not is_quiet(args):
         tell(audited, by_method, **extra)
     return VERDICTS[together]
 
@@ -255,11 +294,12 @@ def audit_factory(args: argparse.Namespace) -> int:
         raise ConfigError(unknown("dataset", args.data, list(DATASETS)))
     if args.samples == 0:
         raise ConfigError("--samples: expected at least 1, got 0")
+    from faudit.audit.page import model_appendix
     from faudit.audit.protocol import protocol
     from faudit.watch.model import audit_model
     from faudit.watch.weights import load_weights
 
-    protocol(args.protocol)
+    asked = protocol(args.protocol)
     with here():
         model = built(args.model)
         credit = named(args.credit, "--credit") if args.credit else None
@@ -277,13 +317,25 @@ def audit_factory(args: argparse.Namespace) -> int:
         frozen=args.frozen_accuracy or (),
         protocol=args.protocol,
     )
-    if args.markdown:
-        write_page(args.markdown, audited.page(args.model))
+    if args.markdown or args.latex:
+        facts = {"model": args.model, "taps": " ".join(args.taps), "credit": args.credit or "none given"}
+        facts["data"] = f"{args.data}, SHA-256 {dataset.fingerprint()}"
+        facts["weights"] = f"SHA-256 {digest_of(args.weights)}" if args.weights else "as the factory made them"
+        parts = model_appendix(
+            args.model, asked, taps=audited.table(), samples=audited.samples, verdict=audited.verdict, facts=facts
+        )
+        write_pages(args, parts)
     if args.json:
         print_json({"model": args.model, **audited.to_json()})
-    elif args.markdown != STDOUT:
+    elif not is_quiet(args):
         print(audited)
     return VERDICTS[audited.verdict.verdict]
+
+
+def digest_of(path: Path) -> str:
+    """The hash of a file."""
+    with refusals(path):
+        return hashlib.sha256(contents(path)).hexdigest()
 
 
 def built(target: str) -> nn.Module:
