@@ -161,7 +161,7 @@ def test_no_control_is_trained_for_a_stopped_run(
 
 
 def test_a_run_without_a_control_is_told_how_to_get_one(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["audit", "--where", "seed=1", "--runs", str(store)])
+    main(["audit", "--where", "seed=1", "--runs", str(store), "--markdown", "-"])
     assert "no matched run with frozen blocks (--with-controls trains it)" in capsys.readouterr().out
 
 

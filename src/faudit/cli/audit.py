@@ -16,6 +16,7 @@ from faudit.audit.protocol import DEFAULT, PROTOCOLS
 from faudit.cli.exit_codes import VERDICTS
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, add_where, count
 from faudit.cli.output import print_json, remark, write_page
+from faudit.cli.progress import counting
 from faudit.config import quoted
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError
@@ -191,13 +192,16 @@ def audit_runs(args: argparse.Namespace) -> int:
         make_controls(runs, data_dir=args.data_dir, jobs=args.jobs)
     beside = {store: ControlIndex(store) for store in {run.path.parent for run in runs}}
     audited, refused = [], []
-    for run in runs:
-        try:
-            audited.append(audit(run, asked, data_dir=args.data_dir, beside=beside[run.path.parent]))
-        except FauditError as error:
-            if args.names:
-                raise
-            refused.append(error)
+    with counting("audit") as tell_count:
+        tell_count(0, len(runs), "")
+        for place, run in enumerate(runs, start=1):
+            try:
+                audited.append(audit(run, asked, data_dir=args.data_dir, beside=beside[run.path.parent]))
+            except FauditError as error:
+                if args.names:
+                    raise
+                refused.append(error)
+            tell_count(place, len(runs), run.name)
     if not audited:
         raise refused[0]
     remark([*(text for one in audited for text in one.remarks), *(f"left out: {error}" for error in refused)])
@@ -309,14 +313,16 @@ def audit_factory(args: argparse.Namespace) -> int:
     x, y = dataset.buffer(SAMPLES if args.samples is None else args.samples)
     dtype = next((value.dtype for value in model.parameters() if value.is_floating_point()), None)
     x = dataset.normalise(x, dtype) if dtype else dataset.normalise(x)
-    audited = audit_model(
-        model,
-        [(x, y)],
-        taps=args.taps,
-        credit=credit,
-        frozen=args.frozen_accuracy or (),
-        protocol=args.protocol,
-    )
+    with counting(f"audit of {args.model}") as tell_count:
+        tell_count(0, 1, "")
+        audited = audit_model(
+            model,
+            [(x, y)],
+            taps=args.taps,
+            credit=credit,
+            frozen=args.frozen_accuracy or (),
+            protocol=args.protocol,
+        )
     if args.markdown or args.latex:
         facts = {"model": args.model, "taps": " ".join(args.taps), "credit": args.credit or "none given"}
         facts["data"] = f"{args.data}, SHA-256 {dataset.fingerprint()}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from faudit.cli.flags import Parser, add_json, count
 from faudit.cli.output import print_json, refuse_stdout
+from faudit.cli.progress import counting
 from faudit.config import key
 from faudit.errors import ConfigError
 
@@ -114,8 +114,9 @@ def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told
     if jobs == 0:
         raise ConfigError("--jobs: expected at least 1, got 0")
     rows = out / "rows.jsonl"
-    for done, wanted in all_rows(seeds, out=rows, jobs=jobs or cores()):
-        print(f"{done} of {wanted} networks measured", file=sys.stderr)
+    with counting("bench protocol") as tell:
+        for place, (done, wanted) in enumerate(all_rows(seeds, out=rows, jobs=jobs or cores())):
+            tell(done, wanted, "networks measured" if place else "")
     result = document(cases_of(seeds, out=rows), seeds=seeds, code=made_by())
     write_json(out / "confusion.json", result)
     write_text(out / "confusion.md", page(result))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_plan, add_where, plan_of
 from faudit.cli.output import complain, refuse_stdout, remark
+from faudit.cli.progress import counting
 from faudit.errors import ConfigError, StoreError
 from faudit.papers import PAPERS
 from faudit.store.files import STDOUT
@@ -97,7 +98,8 @@ def export_table(args: argparse.Namespace) -> int:
     from faudit.store.index import conditions
     from faudit.store.table import export
 
-    count, damaged = export(args.runs, args.out, form=args.format, wanted=conditions(args.where))
+    with counting("export") as tell:
+        count, damaged = export(args.runs, args.out, form=args.format, wanted=conditions(args.where), progress=tell)
     complain(damaged)
     if args.out != STDOUT:
         print(args.out)
