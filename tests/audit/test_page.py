@@ -15,7 +15,7 @@ from faudit import RunConfig, fit
 from faudit.audit.checks.check import Case, Check, Finding
 from faudit.audit.page import protocol_parts, question, value_of
 from faudit.audit.protocol import PROTOCOLS, Protocol
-from faudit.audit.sheet import Grid, Heading, Points, Text, Verdict, as_latex, as_markdown
+from faudit.audit.sheet import Grid, Heading, Part, Points, Text, Verdict, as_latex, as_markdown
 from faudit.cli.main import main
 from tests.support.latex import check, compiled
 from tests.support.paths import ROOT
@@ -89,7 +89,13 @@ def test_a_check_without_a_definition_gets_a_dash() -> None:
 
 def test_any_text_survives_in_both_forms() -> None:
     odd = r"a_b 50% & $x | [#1] ^~\ {} <script>"
-    parts = [Heading(odd, 1), Text(odd), Verdict(odd, odd), Points([f"[{odd}", "f" * 64]), Grid([odd], [[odd]], odd)]
+    parts: list[Part] = [
+        Heading(odd, 1),
+        Text(odd),
+        Verdict(odd, odd),
+        Points([f"[{odd}", "f" * 64]),
+        Grid([odd], [[odd]], odd),
+    ]
     check(as_latex(parts))
     assert r"\item {}[a\_b" in as_latex(parts) and "f" * 16 + r"\allowbreak " in as_latex(parts)
     assert r"50% & $x \| [#1]" in as_markdown(parts).splitlines()[-1]
