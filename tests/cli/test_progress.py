@@ -20,7 +20,7 @@ from tests.support.runs import TINY
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock whose hand the test moves."""
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("faudit.cli.progress.time.monotonic", lambda: now[0])
     return now
 
 

@@ -257,6 +257,7 @@ FLAGGED: dict[str, Flagged] = {
     "reproduce": Flagged(("claims", "all", "snapshot-resmlp", "faeval", "x"), ("--jobs", "0")),
     "export": Flagged(),
     "import": Flagged(("paper.json", "config.toml", "data", "nothing")),
+    "completion": Flagged(("bash", "zsh", "fish", "x")),
     "bench": Flagged(("train", "audit", "sweep", "protocol", "x"), ("--repeats", "0"), codes=(2,)),
 }
 # Inside the sandbox, all of them: a command may be asked to write there, and the fuzzer may run as root.

@@ -107,6 +107,7 @@ def test_train_feeds_a_tracker_too_and_an_unfinished_record_is_replaced(tmp_path
     need(tracker)
     board, runs = tmp_path / "board", tmp_path / "runs"
     half = TRACKERS[tracker](board)
+    half.open()
     half.begin(TINY).close("stopped")
     half.close()
     if tracker == "tensorboard":  # it keeps the old file and discards its events when it reads
@@ -164,6 +165,13 @@ def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
         del os.environ["PATH"]
         raise ZeroDivisionError
     assert dict(os.environ) == before
+
+
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tensorboard")
+    words = ["train", "--data", "cifar10", "--data-dir", str(tmp_path / "none"), "--runs", str(tmp_path / "runs")]
+    assert main([*words, "--tensorboard", str(tmp_path / "board")]) == 2
+    assert not (tmp_path / "board").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -236,7 +236,7 @@ def finished(store: Path, where: list[str]) -> list[Run]:
 
     wanted = conditions(where)
     found, damaged = entries(store)
-    remark(f"left out: {problem}" for problem in damaged)
+    remark(damaged)
     matching = [entry for entry in found if matches(entry, wanted)]
     runs = [Run(Path(entry["run"])) for entry in matching if entry["status"] in ENDED]
     if len(runs) < len(matching):

@@ -38,10 +38,15 @@ class MLflow(Tracker):
         except ImportError:
             raise not_installed("mlflow", "mlflow-skinny, sqlalchemy or alembic") from None
         super().__init__(folder)
+        self._connect: Any = MlflowClient
+
+    def open(self) -> None:
+        super().open()
+        folder = self.folder.absolute()
         with quiet():
-            self._client: Any = MlflowClient(tracking_uri=f"sqlite:///{folder.absolute()}/mlflow.db")
+            self._client: Any = self._connect(tracking_uri=f"sqlite:///{folder}/mlflow.db")
             known = self._client.get_experiment_by_name(EXPERIMENT)
-            place = (folder.absolute() / "artifacts").as_uri()
+            place = (folder / "artifacts").as_uri()
             self._experiment = (
                 known.experiment_id if known else self._client.create_experiment(EXPERIMENT, artifact_location=place)
             )

@@ -41,9 +41,12 @@ class Tracker(ABC):
     """Writes records into ``folder``. Raises ``ConfigError`` if its package is not installed."""
 
     def __init__(self, folder: Path) -> None:
-        with refusals(folder):
-            folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+
+    def open(self) -> None:
+        """Make the folder; nothing is written before."""
+        with refusals(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
     def has(self, name: str) -> bool:
@@ -58,11 +61,6 @@ class Tracker(ABC):
         """Free what the tracker holds."""
 
 
-def opened(folders: Mapping[str, Path]) -> list[Tracker]:
-    """The trackers of these names, each with its folder."""
-    return [TRACKERS[name](folder) for name, folder in folders.items()]
-
-
 @contextmanager
 def recorded(
     show: Display, folders: Mapping[str, Path], *, wanted: Mapping[str, RunConfig], ends: Ends, runs: Path
@@ -71,9 +69,10 @@ def recorded(
     if not folders:
         yield show
         return
-    recorders = [Recorder(tracker, runs) for tracker in opened(folders)]
+    recorders = [Recorder(TRACKERS[name](folder), runs) for name, folder in folders.items()]
     try:
         for recorder in recorders:
+            recorder.tracker.open()
             for name, (word, _) in ends.items():
                 if word != "left" and not recorder.tracker.has(name):
                     recorder.ended(wanted[name], word, "")
@@ -84,14 +83,23 @@ def recorded(
 
 
 def followed(rows: Iterable[Row], config: RunConfig, run: Run, folders: Mapping[str, Path]) -> Iterator[Row]:
-    """The rows of one run as they come. Each is also handed to the trackers, given by name with their folders."""
-    recorders = [Recorder(tracker, run.path.parent) for tracker in opened(folders)]
+    """The rows of one run as they come. Each is also handed to the trackers, given by name with their folders.
+
+    A folder is made when the first row is there, so that a run that is refused leaves none.
+    """
+    recorders = [Recorder(TRACKERS[name](folder), run.path.parent) for name, folder in folders.items()]
+    is_open = False
     try:
         for row in rows:
             for recorder in recorders:
+                if not is_open:
+                    recorder.tracker.open()
                 recorder.look(config)
+            is_open = True
             yield row
         for recorder in recorders:
+            if not is_open:
+                recorder.tracker.open()
             if recorder.is_recording(config) or not recorder.tracker.has(config.run_id):
                 recorder.ended(config, run.status, "")
     finally:
