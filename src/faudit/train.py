@@ -27,7 +27,7 @@ from faudit.probes.probe import Reading, measured
 from faudit.store import checkpoint
 from faudit.store.environment import environment
 from faudit.store.rows import Row, overflow
-from faudit.store.run import ENDED, Run, damaged
+from faudit.store.run import ENDED, Run, damaged, must_not_begin_again
 from faudit.store.summary import summary
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
@@ -37,6 +37,7 @@ TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
 def fit(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | None = None) -> Run:
     """Train a configuration to its end, resuming a run that was interrupted; returns a finished run unchanged."""
     run = Run(Path(runs) / config.run_id)
+    must_not_begin_again(config, Path(runs))
     for _ in stream(config, run, data_dir=Path(data_dir) if data_dir else None):
         pass
     return run
