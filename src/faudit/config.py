@@ -30,8 +30,8 @@ from faudit.data import DATASETS, SHIPPED
 from faudit.errors import ConfigError
 from faudit.nets import NETS
 from faudit.optimizers import OPTIMIZERS
-from faudit.registry import DIGITS, OWN, Registry, unknown
 from faudit.probes import PROBES
+from faudit.registry import DIGITS, OWN, Registry, unknown
 from faudit.rules import FROZEN, RULES
 from faudit.settings import (
     Configurable,
@@ -105,6 +105,8 @@ def own_member(family: str, name: str) -> tuple[OwnMember, Settings]:
         problem = ""
         if attribute in TAKEN or hasattr(RunConfig, attribute) or attribute in columns():
             problem = "a name that faudit uses itself. Give it another name"
+        elif attribute in _known(()) and not _known(())[attribute].is_alike(family, declared.default):
+            problem = "a name that faudit uses in another family or for another type. Give it another name"
         elif not is_plain(declared.default):
             problem = f"whose default is {quoted(declared.default)}: expected a number, text, false or a tuple of them"
         elif declared.default is True:
@@ -354,6 +356,15 @@ class RunConfig:
         return config
 
     @classmethod
+    def members_in(cls, path: Path) -> dict[str, Any]:
+        """The net, rule and optimizer that a TOML file names; empty if it cannot be read."""
+        try:
+            values = read_toml(path, "config", advice="")
+        except (OSError, ConfigError):  # ``from_toml`` tells why
+            return {}
+        return {family: values[family] for family in FAMILIES if family in values}
+
+    @classmethod
     def from_toml(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
         """A config from a TOML file; ``overrides`` (the command line's flags) take precedence."""
         try:
@@ -385,8 +396,9 @@ class RunConfig:
         registry = FAMILIES[family]
         if not isinstance(name, str) or name not in registry:
             return {}
-        if family in self.own and self.own[family].name == registry.own_name(name):
-            return self.own[family].settings
+        own: OwnMember | None = self.own.get(family)
+        if own is not None and own.name == registry.own_name(name):
+            return own.settings
         return registry.settings(name)
 
     def to_json(self) -> dict[str, Any]:
@@ -586,6 +598,10 @@ class Known:
     def first(self) -> Setting:
         """The declaration of the first member that has it."""
         return next(iter(self.readers.values()))
+
+    def is_alike(self, family: str, default: Any) -> bool:
+        """Whether a member of a family may declare this setting too, with its own default."""
+        return family == self.family and type(default) is type(self.first.default)
 
     def is_default(self, value: Any) -> bool:
         """Whether a value is the default of a member."""

@@ -99,9 +99,14 @@ def started(config: RunConfig, family: str) -> Iterator[None]:
 
 
 def build_net(config: RunConfig, dataset: Dataset) -> Net:
+    return net_for(config, dataset.sample_shape, dataset.classes)
+
+
+def net_for(config: RunConfig, sample_shape: tuple[int, ...], classes: int) -> Net:
+    """The net of a run for samples of a shape."""
     kind = NETS[config.net]
     with started(config, "net"):
-        return kind(dataset.sample_shape, dataset.classes, **config.settings_of("net"))
+        return kind(sample_shape, classes, **config.settings_of("net"))
 
 
 def build_rule(config: RunConfig, net: Net) -> Rule:

@@ -70,7 +70,9 @@ def writes(
     with run.locked(), threads(config.threads):
         if run.status in ENDED:  # another process finished it while this one loaded the data
             return
-        for remark in run.begin(config, {**environment(), "data_sha256": experiment.dataset.fingerprint()}):
+        data = experiment.dataset
+        facts = {**environment(), "data_sha256": data.fingerprint(), "data": data.about()}
+        for remark in run.begin(config, facts):
             warnings.warn(f"{run.name} is resumed in another environment: {remark}", stacklevel=2)
         started = time.perf_counter()
         for epoch in range(resume(run, experiment) + 1, config.epochs + 1):

@@ -7,9 +7,9 @@ bytes: the files contain no date.
 from __future__ import annotations
 
 import io
-import zlib
 import math
 import textwrap
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -385,7 +385,7 @@ OUTCOME = {
     "seconds": TIME,
     "rows": "an object",
 }
-ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects"}
+ENVIRONMENT = {"data_sha256": "text", "data": "an object", "resumed": "a list of objects"}
 
 
 def damaged(path: str | Path, problem: str) -> DamagedError:
