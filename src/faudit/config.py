@@ -112,6 +112,7 @@ def own_member(family: str, name: str) -> tuple[OwnMember, Settings]:
         elif declared.default is True:
             problem = "whose default is true: a flag can only turn it on. Turn its meaning around"
         if problem:
+            registry[name]  # first: what is no member of the family has other settings
             raise ConfigError(f"{family} {name} declares the setting {key(attribute)}, {problem}")
     defaults = tuple((attribute, declared.default) for attribute, declared in settings.items())
     own = OwnMember(registry.own_name(name), registry.digest(name), defaults)
@@ -259,6 +260,7 @@ class RunConfig:
                 members[family] = name
             elif family in kept and kept[family].name == registry.own_name(name):
                 members[family] = own[family] = kept[family]
+                parsers |= SEEN.get((family, kept[family]), {})
             else:
                 try:
                     own[family], declared = own_member(family, name)
@@ -348,7 +350,11 @@ class RunConfig:
         given = {attribute(name): values[name] for name in values if "_" not in name and name != MEMBERS}
         config = cls.__new__(cls)
         try:
-            config._set(given, kept_members(values.get(MEMBERS, {})))
+            kept = kept_members(values.get(MEMBERS, {}))
+            for family, one in kept.items():
+                if registry_of(family).own_name(str(given.get(family))) != one.name:
+                    problems.append(f"{MEMBERS}: expected {family} {quoted(given.get(family))}, got {one.name}")
+            config._set(given, kept)
         except ConfigError as error:
             raise ConfigError(listing([*problems, *str(error).split("\n")], where=where)) from None
         if problems:

@@ -92,7 +92,7 @@ class Registry(Mapping[str, Member], Generic[Member]):
             got = f"the class {found.__name__}" if isinstance(found, type) else f"a {type(found).__name__}"
             raise ConfigError(f"{what} is no {self.family}: expected a class derived from {module}.{name}, got {got}")
         if inspect.isabstract(found):
-            missing = ", ".join(sorted(found.__abstractmethods__))
+            missing = ", ".join(sorted(vars(found)["__abstractmethods__"]))
             raise ConfigError(
                 f"{what} is not complete: expected the methods of {module}.{name}, got none for {missing}"
             )

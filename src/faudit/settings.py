@@ -214,7 +214,8 @@ def declared(module: str, name: str) -> dict[str, Setting]:
 
 def imported(tree: ast.Module, package: str, name: str) -> tuple[str, str]:
     """The module that a name of a file is imported from, and its name there."""
-    for line in tree.body:
+    typed = [line for block in tree.body if isinstance(block, ast.If) for line in block.body]  # public names of faudit
+    for line in (*tree.body, *typed):
         for alias in line.names if isinstance(line, ast.ImportFrom) else ():
             if isinstance(line, ast.ImportFrom) and (alias.asname or alias.name) == name:
                 return resolve_name("." * line.level + (line.module or ""), package), alias.name

@@ -27,7 +27,7 @@ class TanhStack(Net):
         inputs = torch.Size(self.sample_shape).numel()
         sizes = {"embed": (inputs, self.features), "readout": (self.features, self.classes)}
         sizes |= {f"blocks.{l}": (self.features, self.features) for l in range(self.layers)}
-        weights = {}
+        weights: dict[str, Tensor] = {}
         for part in self.parts:
             weight, bias = linear(generator, inputs=sizes[part][0], outputs=sizes[part][1])
             weights |= {f"{part}.weight": weight, f"{part}.bias": bias}

@@ -50,4 +50,5 @@ class NoisyDFA(LocalRule):
     def disturbed(self, gradient: Tensor, generator: torch.Generator | None) -> Tensor:
         """A gradient plus noise; the run's own generator draws it, so that a resumed run draws the same."""
         draw = torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype).to(gradient.device)
-        return gradient + self.noise * gradient.norm() * draw / draw.norm()
+        size: Tensor = self.noise * gradient.norm() / draw.norm()
+        return gradient + size * draw
