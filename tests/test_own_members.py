@@ -274,11 +274,12 @@ def test_a_config_file_without_what_it_kept_of_an_own_member_is_damaged(write: W
     document = json.loads(file.read_text())
     members: dict[str, Any] = document["config"]["members"]
     rule = members["rule"]
-    for spoiled in (
+    wrong: list[Any] = [
         {}, None, [], {"rule": None}, {"rule": rule | {"source": "0" * 64}}, {"rule": rule | {"source": "../x"}},
         {"rule": rule | {"settings": {"a b": 1}}}, {"rule": rule | {"settings": {"factor": {}}}},
         {"rule": rule | {"name": "os:system"}}, {"rule": rule | {"settings": {"epochs": 3}}}, {"x": rule},
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for spoiled in wrong:
         file.write_text(json.dumps({**document, "config": {**document["config"], "members": spoiled}}))
         with pytest.raises(FauditError) as caught:
             Run(run.path).config()

@@ -149,7 +149,7 @@ def test_files_that_are_damaged_or_from_another_run_are_refused(runs: dict[str, 
         run.checkpoint.write_bytes(spoiled)
         for load in (load_model, rule_state):
             with pytest.raises(FauditError, match="damaged"):
-                load(run)  # type: ignore[operator]  # mypy joins the two functions to an object
+                load(run)
     run.checkpoint.write_bytes(run.kept(1).read_bytes())
     with pytest.raises(FauditError, match="not those that the run ended with"):
         load_model(run)
