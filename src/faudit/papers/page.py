@@ -12,7 +12,7 @@ from faudit.papers.paper import ITSELF, Paper
 
 FORMS: dict[str, Callable[[float], str]] = {
     "norm": printed_size, "cosine": printed_cosine, "accuracy": printed_share, "error": printed_percent,
-    "angle": printed_angle, "epoch": lambda epoch: f"epoch {epoch:.0f}",
+    "angle": printed_angle, "nse": printed_size, "epoch": lambda epoch: f"epoch {epoch:.0f}",
 }  # fmt: skip
 UNITS = {"epoch": " epochs", "error": " pp", "angle": "°"}  # of a tolerance
 
