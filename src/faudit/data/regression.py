@@ -67,4 +67,5 @@ def made(name: str, teacher: Callable[[Tensor], Tensor], generator: torch.Genera
 
 def rounded(values: Tensor, *, bits: int) -> Tensor:
     """The values as multiples of 2 to the power of −bits."""
-    return (values * 2**bits).round() / 2**bits
+    scale = float(2**bits)
+    return (values * scale).round() / scale
