@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +17,8 @@ from faudit.cli.output import print_json, remark, write_page
 from faudit.cli.progress import counting
 from faudit.config import quoted
 from faudit.data import DATASETS
-from faudit.errors import ConfigError, FauditError
-from faudit.registry import nearest, unknown
+from faudit.errors import ConfigError, FauditError, error_text
+from faudit.registry import here, nearest, unknown
 from faudit.rules import RULES
 from faudit.store.files import STDOUT, contents, must_be_file, refusals
 from faudit.store.run import run_named
@@ -234,8 +232,8 @@ def finished(store: Path, where: list[str]) -> list[Run]:
     from faudit.store.index import conditions, entries, matches
     from faudit.store.run import ENDED, Run
 
-    wanted = conditions(where)
     found, damaged = entries(store)
+    wanted = conditions(where, found)
     remark(damaged)
     matching = [entry for entry in found if matches(entry, wanted)]
     runs = [Run(Path(entry["run"])) for entry in matching if entry["status"] in ENDED]
@@ -377,22 +375,8 @@ def named(target: str, flag: str) -> Any:
 
 
 @contextmanager
-def here() -> Iterator[None]:
-    """Put the current directory first on the import path, as ``python -m`` does."""
-    directory = os.getcwd()
-    sys.path.insert(0, directory)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(directory)
-
-
-@contextmanager
 def one_line(what: str) -> Iterator[None]:
     """Run the user's code: turn whatever it raises into a one-line error. faudit's own errors pass unchanged."""
-    from faudit.watch.net import error_text
-
     try:
         yield
     except FauditError:

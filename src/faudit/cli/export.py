@@ -95,11 +95,10 @@ def recipe_of(runs: Path, paper: Paper) -> tuple[str, int | None]:
 
 
 def export_table(args: argparse.Namespace) -> int:
-    from faudit.store.index import conditions
     from faudit.store.table import export
 
     with counting("export") as tell:
-        count, damaged = export(args.runs, args.out, form=args.format, wanted=conditions(args.where), progress=tell)
+        count, damaged = export(args.runs, args.out, form=args.format, where=args.where, progress=tell)
     complain(damaged)
     if args.out != STDOUT:
         print(args.out)

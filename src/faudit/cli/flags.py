@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
 def examples(command: ModuleType) -> str:
     """The examples of a command's module, as its help ends with them."""
-    return "\n".join(["examples:", *(f"  {line}" for line in command.EXAMPLES)])
+    return "\n".join(["examples:", *(f"  {line}" for line in getattr(command, "EXAMPLES", ()))])
 
 
 def count(text: str) -> int:
