@@ -65,7 +65,8 @@ def one_net(name: str, rules: Sequence[str], *, repeats: int, steps: int, thread
             work[rule] = partial(one_epoch, prepare(config, dataset), 1)
         except ConfigError:
             continue  # the rule does not serve this net
-    work |= biotorch(name, dataset)
+    if set(RULES.declaring) <= set(rules):  # beside all rules, not beside a few
+        work |= biotorch(name, dataset)
     for warm in work.values():
         warm()
     times: dict[str, list[float]] = {rule: [] for rule in work}
