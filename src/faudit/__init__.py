@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from faudit.rules.rule import Rule, Step
     from faudit.store.run import Run, runs_in
     from faudit.train import fit
+    from faudit.watch.control import control
+    from faudit.watch.loop import watch
     from faudit.watch.model import audit_model
 
 __version__ = "0.1.0"
@@ -43,12 +45,16 @@ __all__ = [
     "RunConfig",
     "Step",
     "audit_model",
+    "control",
     "fit",
     "generators",
     "runs_in",
+    "watch",
 ]
 
 _HOMES = {
+    "faudit.watch.control": ("control",),
+    "faudit.watch.loop": ("watch",),
     "faudit.watch.model": ("audit_model",),
     "faudit.config": ("RunConfig",),
     "faudit.data": ("DATASETS",),

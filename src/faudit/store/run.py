@@ -37,6 +37,7 @@ from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
 from faudit.registry import nearest
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
 from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIME, TIMINGS, Row, from_lines, is_time, to_line
+from faudit.store.watched import parsed
 
 FORMAT = 1  # version of the run directory; readers refuse a larger one
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
@@ -180,7 +181,7 @@ class Run:
         if not isinstance(values, dict):
             raise damaged(path, f"expected an object under 'config', got {type(values).__name__}")
         try:
-            config = RunConfig.parse(values, where=path)
+            config = parsed(values, where=path)
         except ConfigError as error:
             raise StoreError(f"{path} cannot be read: {'; '.join(str(error).splitlines())}") from None
         for who, name in (("names", document.get("run_id")), ("is in the directory of", run_id_in(self.path.name))):
