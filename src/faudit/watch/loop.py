@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from operator import index
 from pathlib import Path
@@ -43,16 +43,16 @@ from faudit.store.files import write_json
 from faudit.store.rows import OWN, Row, overflow
 from faudit.store.run import FORMAT, Run, Status
 from faudit.store.summary import summary
-from faudit.store.watched import WatchedConfig
+from faudit.store.watched import WatchedConfig, name_of_run
 from faudit.watch.batches import buffer, pair
 from faudit.watch.blocks import BlockReading
 from faudit.watch.compare import Comparison, compared, true_gradients, updates_of
-from faudit.watch.copies import tensors
+from faudit.watch.copies import refuse_weights, tensors
 from faudit.watch.credit import Credit
 from faudit.watch.model import is_list_of, refuse_labels, refuse_nondeterministic
 from faudit.watch.net import Inputs, described, error_text
 from faudit.watch.reading import Fresh, Loss, per_sample
-from faudit.watch.shadow import Shadow, apart, lend, refuse_device, refuse_other_backward
+from faudit.watch.shadow import Shadow, apart, lend, refuse_device, refuse_other_backward, unwrapped
 
 LIGHT = ("norms", "gradients", "accuracy", "alignment")  # all that light watching measures; alignment needs a credit
 
@@ -72,7 +72,7 @@ def watch(
     fresh: Fresh | None = None,
     plain: nn.Module | None = None,
     samples: int | None = None,
-    probe_epochs: Iterable[int] = (),
+    probe_epochs: Sequence[int] = (),
     light: bool = False,
     strict: bool = False,
 ) -> Watch:
@@ -92,16 +92,20 @@ def watch(
         raise ModelError(f"the taps: expected names or patterns of submodules, got {taps!r}")
     if fresh is not None and credit is None:
         raise ModelError("fresh: expected together with a credit, whose null it draws. Give credit=… too.")
-    try:
-        probed = epoch_list(list(probe_epochs))
-    except ValueError as error:
-        raise ConfigError(f"probe_epochs: expected {error}, got {probe_epochs!r}") from None
+    for what, value, parse in (("name", name, name_of_run), ("probe_epochs", probe_epochs, epoch_list)):
+        try:
+            parse(value)
+        except ValueError as error:
+            raise ConfigError(f"{what}: expected {error}, got {value!r}") from None
     with apart():
         x, y = buffer([pair(eval_batch, where="the eval batch")], samples=samples)
+        refuse_weights(unwrapped(model))
+        refuse_device(unwrapped(model), {"x": x, "y": y} if isinstance(x, Tensor) else {**x, "y": y})
         shadow = Shadow(model, plain, x, patterns=patterns, samples=len(y))
         reading = BlockReading(shadow.net, shadow.exact, x, y, own_loss=loss, credit=credit, fresh=fresh, seed=seed)
         if loss is None:
             refuse_labels(reading.trace.logits, y)
+        _ = reading.losses  # refuses a loss that is not per sample
         if credit is not None:
             refuse_nondeterministic(reading)
         if plain is None or plain is not model:
@@ -118,7 +122,7 @@ def watch(
         taps=" ".join(shadow.names),
         credit="none" if credit is None else "turned" if fresh is None else "fresh",
         measures="light" if light else "full",
-        probe_epochs=probed,
+        probe_epochs=probe_epochs,
         eval_size=len(y),
         dtype=dtype,
         **{f"own_{key}": str(value) for key, value in (settings or {}).items()},
@@ -156,7 +160,7 @@ class Watch:
         self._x, self._y, self._classes = x, y, classes
         self._loss, self._credit, self._fresh = loss, credit, fresh
         self._open = ExitStack()
-        self._state = shadow.initial  # the weights of the last row
+        self._state, self._state_of = shadow.initial, 0  # the weights of the last measured row, and its epoch
         self._compared: Comparison | None = None
         self._offset: int | None = None  # from the user's epochs to those of the rows
         self._told: set[str] = set()
@@ -281,7 +285,7 @@ class Watch:
             reading = None
             try:
                 self.shadow.follow(exactly=full)
-                self._state = self.shadow.state()
+                self._state, self._state_of = self.shadow.state(), epoch
                 reading = self._reading()
             except ModelError as error:
                 self._problem(error)
@@ -375,7 +379,8 @@ class Watch:
 
     def _last_probes(self) -> dict[str, Any]:
         """The costly probes on the weights of the last row, if that row lacks them."""
-        if self.config.measures == "light" or self.rows[-1]["epoch"] in self.config.probe_epochs:
+        epoch = self.rows[-1]["epoch"]
+        if self.config.measures == "light" or epoch in self.config.probe_epochs or epoch != self._state_of:
             return {}
         with apart():
             for copy in (self.shadow.net.model, self.shadow.exact.model):
@@ -389,7 +394,7 @@ class Watch:
         held = {f"net/{name}": value for name, value in self._state.items()}
         held |= {f"initial/{name}": value for name, value in self.shadow.initial.items()}
         whole = {name: value.cpu().contiguous().clone() for name, value in held.items()}
-        checkpoint.write(self.run.checkpoint, whole, self.rows[-1]["epoch"], ties=self.run.ties())
+        checkpoint.write(self.run.checkpoint, whole, self._state_of, ties=self.run.ties())
 
     def _problem(self, error: FauditError) -> None:
         """A problem inside the loop: raised if the caller asked for it, else one warning for each text."""

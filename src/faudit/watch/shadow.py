@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from faudit.errors import ModelError
 from faudit.watch.blocks import BlockNet, parts_of
-from faudit.watch.copies import copied, identical, inspected, refuse_weights, same_randomness, tensors
+from faudit.watch.copies import copied, identical, inspected, same_randomness, tensors
 from faudit.watch.net import Inputs, called, described, logits_of
 from faudit.watch.reading import Loss, doubled, doubled_one
 
@@ -47,9 +47,7 @@ class Shadow:
     ) -> None:
         self.source = unwrapped(model)
         pattern = self.source if plain is None else unwrapped(plain)
-        refuse_weights(self.source)
         refuse_precision(pattern)
-        refuse_device(pattern, x)
         if pattern is not self.source:
             lend(self.source, pattern)
         bare = without_hooks(pattern, x)
@@ -121,7 +119,7 @@ def refuse_device(model: nn.Module, x: Inputs) -> None:
         if places and value.device not in places:
             there = ", ".join(sorted(map(str, places)))
             raise ModelError(
-                f"the eval batch: expected on the device of the model, {there}, got {value.device}. "
+                f"the batch: expected on the device of the model, {there}, got {value.device}. "
                 "Move it with x.to(device)."
             )
 
