@@ -45,6 +45,15 @@ def test_the_example_of_the_page_on_models_runs(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("tap")
 
 
+def test_the_example_of_the_page_on_loops_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = (ROOT / "docs" / "watch.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(code, {})
+    assert "faudit.control" in capsys.readouterr().out and (tmp_path / "runs").is_dir()
+
+
 def test_the_tables_hold_the_numbers_of_the_logs() -> None:
     script = ROOT / "scripts" / "readme-tables"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)

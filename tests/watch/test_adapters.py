@@ -78,7 +78,7 @@ def test_lightning_is_watched_compared_and_judged(tmp_path: Path) -> None:
     from faudit.watch.lightning import WatchCallback
 
     *_, x, y = digits()
-    options = {"eval_batch": (x, y), "taps": "blocks.*", "runs": tmp_path, "name": "lightning"}
+    options: dict[str, Any] = {"eval_batch": (x, y), "taps": "blocks.*", "runs": tmp_path, "name": "lightning"}
     callback = WatchCallback(compare=True, **options)
     watched, alone = fitted(pl, [callback]), fitted(pl, [])
     for one, two in zip(watched.state_dict().values(), alone.state_dict().values(), strict=True):

@@ -22,7 +22,7 @@ def w(tmp_path: Path) -> Watch:
     model = Stack()
     with faudit.watch(model, eval_batch=batch(), taps="blocks.*", runs=tmp_path) as watch:
         watch.log(1)
-    return watch  # type: ignore[no-any-return]  # the package is called like the function
+    return watch
 
 
 def by_optimizer(model: nn.Module) -> None:
@@ -67,7 +67,7 @@ def test_the_blocks_stay_frozen_and_the_rest_trains(w: Watch) -> None:
 def by_hand(model: nn.Module) -> None:
     with torch.no_grad():
         for value in model.parameters():
-            value += 0.1
+            value.add_(0.1)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,13 @@ def hooked() -> nn.Module:
     model.embed.register_forward_hook(
         lambda mod, _args, out: out + 0.1 * torch.randn_like(out) if mod.training else out
     )
-    model.blocks[0].register_full_backward_hook(lambda _module, grads, _out: tuple(0.5 * grad for grad in grads))
+    model.blocks[0].register_full_backward_hook(halved)
     model.head.weight.register_hook(lambda grad: grad * random.random())
     return model
+
+
+def halved(_module: nn.Module, grads: Any, _out: Any) -> Any:
+    return tuple(0.5 * grad for grad in grads)
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {"stack": Stack, "tied": lambda: Stack(tied=True), "hooked": hooked}
@@ -129,3 +133,10 @@ def test_attributes_that_change_in_the_loop_are_followed(tmp_path: Path) -> None
         model.scale = 2.0
         w.log(0)
     assert w.rows[1]["hidden_norms"][0] == pytest.approx(2.0 * w.rows[0]["hidden_norms"][0], rel=1e-6)
+
+
+def test_rows_inside_autocast_are_in_full_precision(tmp_path: Path) -> None:
+    with faudit.watch(Stack(), eval_batch=batch(), taps="blocks.*", runs=tmp_path) as w:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            row = w.log(1)
+        assert row is not None and row["hidden_norms"] == w.rows[0]["hidden_norms"]

@@ -44,7 +44,7 @@ class FeedbackLinear(nn.Linear):
 def aligned() -> nn.Module:
     """A stack whose second layer teaches the first one by feedback alignment."""
     model = Stack()
-    model.blocks[1][0] = FeedbackLinear()  # type: ignore[index, operator]  # a stack
+    model.blocks[1][0] = FeedbackLinear()  # type: ignore[operator]  # a stack
     return model
 
 
@@ -105,7 +105,7 @@ def test_before_the_loop_bad_input_is_an_error_of_one_line(
 
 def test_a_plain_twin_gives_the_true_gradient_of_a_model_with_feedback_inside(tmp_path: Path) -> None:
     model, plain = aligned(), Stack()
-    plain.blocks[1][0] = nn.Linear(WIDTH, WIDTH, bias=False)  # type: ignore[index, operator]
+    plain.blocks[1][0] = nn.Linear(WIDTH, WIDTH, bias=False)  # type: ignore[operator]
     with faudit.watch(model, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path, plain=plain) as w:
         model.eval()
         F.cross_entropy(model(X), Y).backward()
@@ -124,7 +124,7 @@ def grown(model: Stack) -> None:
 
 
 def shrunk(model: Stack) -> None:
-    del model.blocks[0][0]  # type: ignore[index, operator]
+    del model.blocks[0][0]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(("change", "name"), [(grown, "head.weight"), (shrunk, "blocks.0.0.weight")])

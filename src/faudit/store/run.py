@@ -4,6 +4,7 @@
     rows.jsonl                  one row per logged epoch, appended and flushed to disk
     last.safetensors            the newest checkpoint, replaced atomically; epoch-<k>.safetensors are kept on request
     audit.json                  what an audit measured on the checkpoint (``store/audits.py``)
+    control.json                accuracies of the controls of a watched run (``store/controls.py``)
     done.json | failed.json     exactly one of them, written last
 
 The status of a run follows from which files exist and whether ``lock`` is held. The training process holds ``lock``.

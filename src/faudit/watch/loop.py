@@ -52,7 +52,7 @@ from faudit.watch.credit import Credit
 from faudit.watch.model import is_list_of, refuse_labels, refuse_nondeterministic
 from faudit.watch.net import Inputs, described, error_text
 from faudit.watch.reading import Fresh, Loss, per_sample
-from faudit.watch.shadow import Shadow, apart, lend, refuse_device, refuse_other_backward, unwrapped
+from faudit.watch.shadow import Shadow, apart, refuse_device, refuse_other_backward, unwrapped
 
 LIGHT = ("norms", "gradients", "accuracy", "alignment")  # all that light watching measures; alignment needs a credit
 
@@ -254,7 +254,7 @@ class Watch:
                 "the accuracy: expected labels that name classes, got others. A control needs an accuracy."
             )
         with apart():
-            lend(model, self.shadow.net.model)
+            self.shadow.hold(tensors(model))
             reading = self._reading()
             return float((reading.trace.logits.argmax(dim=1) == self._y).double().mean())
 
@@ -383,10 +383,7 @@ class Watch:
         if self.config.measures == "light" or epoch in self.config.probe_epochs or epoch != self._state_of:
             return {}
         with apart():
-            for copy in (self.shadow.net.model, self.shadow.exact.model):
-                with torch.no_grad():
-                    for name, value in tensors(copy).items():
-                        value.copy_(self._state[name])
+            self.shadow.hold(self._state, exactly=True)
             return self._full(self._reading())
 
     def _save(self) -> None:

@@ -49,13 +49,16 @@ class Shadow:
         pattern = self.source if plain is None else unwrapped(plain)
         refuse_precision(pattern)
         if pattern is not self.source:
-            lend(self.source, pattern)
+            lend(tensors(self.source), tensors(pattern))
         bare = without_hooks(pattern, x)
         net, exact = inspected(bare, x, patterns=patterns, samples=samples)
         self.names = net.names
         self.net = BlockNet(net.sample_shape, net.classes, net.model, net.names)
         self.exact = BlockNet(net.sample_shape, net.classes, exact.model, net.names)
         self.parts = parts_of(net.model, net.names, x)
+        # The copies never change their structure, and walking through a large model takes milliseconds.
+        self._tensors = {copy: tensors(copy) for copy in (self.net.model, self.exact.model)}
+        self._modules = {copy: dict(copy.named_modules()) for copy in self._tensors}
         self.initial = self.state()
 
     def state(self) -> dict[str, Tensor]:
@@ -64,9 +67,15 @@ class Shadow:
 
     def follow(self, *, exactly: bool = False) -> None:
         """Write the model's weights, buffers and attributes into the copies; with ``exactly`` into float64 too."""
+        theirs, modules = tensors(self.source), dict(self.source.named_modules())
         for copy in (self.net.model, self.exact.model) if exactly else (self.net.model,):
-            lend(self.source, copy)
-            follow_attributes(self.source, copy)
+            lend(theirs, self._tensors[copy])
+            follow_attributes(modules, self._modules[copy])
+
+    def hold(self, state: Mapping[str, Tensor], *, exactly: bool = False) -> None:
+        """Write other weights and buffers of the same names into the copies."""
+        for copy in (self.net.model, self.exact.model) if exactly else (self.net.model,):
+            lend(state, self._tensors[copy])
 
     def blocks_of(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights of the blocks in a state, by part and name."""
@@ -82,7 +91,7 @@ class Shadow:
         copy, modes = self.net.model, {name: module.training for name, module in self.source.named_modules()}
         asks = {name: value.requires_grad for name, value in self.source.named_parameters()}
         try:
-            for name, module in copy.named_modules():
+            for name, module in self._modules[copy].items():
                 module.training = modes.get(name, self.source.training)
             for name, value in copy.named_parameters():
                 value.requires_grad_(asks.get(name, False))
@@ -124,9 +133,8 @@ def refuse_device(model: nn.Module, x: Inputs) -> None:
             )
 
 
-def lend(source: nn.Module, copy: nn.Module) -> None:
-    """Write the weights and buffers of a model into a copy of it, by name; the copy may lack some."""
-    theirs, own = tensors(source), tensors(copy)
+def lend(theirs: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Write the weights and buffers of a model into those of a copy, by name; the copy may lack some."""
     for name, value in own.items():
         if name not in theirs or theirs[name].shape != value.shape:
             came = "none" if name not in theirs else described(theirs[name])
@@ -139,10 +147,9 @@ def lend(source: nn.Module, copy: nn.Module) -> None:
             value.copy_(theirs[name])
 
 
-def follow_attributes(source: nn.Module, copy: nn.Module) -> None:
-    """Write the numbers, texts and tensors among the attributes of a model's submodules into a copy."""
-    theirs = dict(source.named_modules())
-    for path, module in copy.named_modules():
+def follow_attributes(theirs: Mapping[str, nn.Module], copies: Mapping[str, nn.Module]) -> None:
+    """Write the numbers, texts and tensors among the attributes of submodules into those of a copy."""
+    for path, module in copies.items():
         if path not in theirs or type(theirs[path]) is not type(module):
             continue
         own = vars(module)
