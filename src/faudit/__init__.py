@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from faudit.watch.control import control
     from faudit.watch.loop import watch
     from faudit.watch.model import audit_model
+    from faudit.watch.trained import load_model, rule_state
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,8 @@ __all__ = [
     "control",
     "fit",
     "generators",
+    "load_model",
+    "rule_state",
     "runs_in",
     "watch",
 ]
@@ -56,6 +59,7 @@ _HOMES = {
     "faudit.watch.control": ("control",),
     "faudit.watch.loop": ("watch",),
     "faudit.watch.model": ("audit_model",),
+    "faudit.watch.trained": ("load_model", "rule_state"),
     "faudit.config": ("RunConfig",),
     "faudit.data": ("DATASETS",),
     "faudit.data.dataset": ("Dataset",),

@@ -184,6 +184,8 @@ def test_a_watched_run_is_an_ordinary_run(tmp_path: Path, capsys: pytest.Capture
         faudit.fit(config, runs=tmp_path)
     with pytest.raises(faudit.FauditError, match="is a watched run"):
         faudit.fit(config, runs=tmp_path / "other")
+    with pytest.raises(faudit.FauditError, match="it does not know the class MLP"):
+        faudit.load_model(w.run)
 
 
 def test_the_verdict_of_the_watch_is_that_of_the_audit_and_needs_a_control(tmp_path: Path) -> None:

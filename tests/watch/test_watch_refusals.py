@@ -86,6 +86,7 @@ REFUSED: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
     (Stack, {"fresh": lambda generator: None}, "fresh: expected together with a credit"),
     (Stack, {"credit": lambda taps, logits, y: taps[1:]}, "expected a list of 2 tensors, one for each tap"),
     (Stack, {"name": "My DFA"}, "name: expected a name of small letters, digits and"),
+    (Stack, {"data": "my:data"}, "data: expected text on one line without a colon, got 'my:data'"),
     (Stack, {"probe_epochs": [-1]}, "probe_epochs: expected a list of epochs"),
     (Writing, {}, r"the input of blocks\.0 is written to in place after the block has read it.*h = h \+ f"),
     (Tokens, {"taps": "embed", "eval_batch": (Y[:, None] % 4, Y)}, "takes no floating-point tensor"),

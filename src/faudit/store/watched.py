@@ -42,15 +42,22 @@ def text(value: Any) -> str:
     return value
 
 
+def label(value: Any) -> str:
+    """A parser of a short label; a colon would name a member outside faudit."""
+    if not isinstance(value, str) or not 0 < len(value) <= 200 or ":" in value or not value.isprintable():
+        raise ValueError("text on one line without a colon")
+    return value
+
+
 def setting(default: Any, parse: Parser, help: str) -> Setting:
     return Setting(default, parse, help)
 
 
 SETTINGS: dict[str, Setting] = {
     MARK: setting("watched", name_of_run, "name of the run"),
-    "net": setting("Module", text, "class of the model"),
+    "net": setting("Module", label, "class of the model"),
     "rule": setting("watched", name_of_run, "name of the run, where other runs name their rule"),
-    "data": setting("own", text, "label of the data"),
+    "data": setting("own", label, "label of the data"),
     "epochs": Setting(1, lambda value: value if value == 0 else RUN["epochs"].parse(value), "last logged epoch"),
     "seed": RUN["seed"],
     "taps": setting("blocks", text, "the watched submodules in the order in which they run"),
@@ -82,7 +89,7 @@ class WatchedConfig(RunConfig):
         if problems:
             raise ConfigError(listing(problems))
         self.__dict__.update(values)
-        self.__dict__["stray"] = {}
+        self.__dict__["stray"] = self.__dict__["own"] = {}
 
     @property
     def _layout(self) -> Layout:
@@ -96,7 +103,11 @@ class WatchedConfig(RunConfig):
         """``name-s<seed>-<hash>``."""
         told = {key(name): value for name, value in self.settings.items() if name not in UNHASHED}
         digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:10]
-        return f"{self.rule}-s{self.seed}-{digest}"
+        return f"{self.run_stem}-{digest}"
+
+    @property
+    def run_stem(self) -> str:
+        return f"{self.rule}-s{self.seed}"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or "net" not in self.__dict__:
