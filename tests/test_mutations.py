@@ -23,6 +23,12 @@ JOINT = "tests/rules/test_joint_step.py"
 RULES, NETS = "tests/laws/test_rules.py", "tests/laws/test_nets.py"
 ONCE = "test_evaluation_draws_and_writes_nothing_and_training_writes_only_running_statistics_once"
 FOREIGN, COPIES, READING = (f"tests/watch/test_{name}.py" for name in ("model", "copies", "reading"))
+WATCH, UNDISTURBED, COMPARE, CONTROL = (
+    f"tests/watch/test_{name}.py" for name in ("loop", "undisturbed", "compare", "control")
+)
+SECOND = "test_every_number_is_that_of_a_second_computation"
+HANDMADE = "test_cosine_ratio_and_signs_are_those_of_a_computation_by_hand"
+SAME_BITS = "test_training_is_the_same_bit_for_bit"
 IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
 REASONS = "test_every_probe_is_measured_or_the_reason_is_known"
@@ -149,6 +155,30 @@ DEFECTS = [
            "copy.deepcopy(model).eval()", "copy.deepcopy(model)", COPIES),
     Defect("the caller's own model measured", "watch/copies.py",
            "copy.deepcopy(model).eval()", "model.eval()", COPIES),
+    Defect("a shadow that stays at the start", "watch/shadow.py",
+           "            lend(theirs, self._tensors[copy])\n            follow", "            follow",
+           f"{WATCH}::{SECOND}"),
+    Defect("a watched model itself in another mode", "watch/shadow.py",
+           "copy, modes = self.net.model, {", "copy, modes = self.source, {",
+           f"{UNDISTURBED}::{SAME_BITS}[plain-stack]"),
+    Defect("a comparison that shifts the generators", "watch/shadow.py",
+           "stack.enter_context(same_randomness())", "pass", f"{UNDISTURBED}::{SAME_BITS}[plain-stack]"),
+    Defect("gradients of a watched model under autocast", "watch/shadow.py",
+           "stack.enter_context(torch.autocast(device, enabled=False))", "pass",
+           f"{UNDISTURBED}::test_rows_inside_autocast_are_in_full_precision"),
+    Defect("a comparison in eval mode", "watch/shadow.py",
+           "module.training = modes.get(name, self.source.training)", "module.training = False",
+           f"{COMPARE}::test_backprop_agrees_with_itself_in_training_mode_and_its_negative_does_not"),
+    Defect("the summed loss compared", "watch/compare.py",
+           "loss(logits_of(called(model, x)), y).mean()", "loss(logits_of(called(model, x)), y).sum()",
+           f"{COMPARE}::{HANDMADE}"),
+    Defect("products below float32 lost", "watch/compare.py",
+           "found if is_ordinary else chunk_sums(u.double(), g.double())", "found",
+           f"{COMPARE}::test_tiny_gradients_keep_their_direction"),
+    Defect("a control whose blocks train", "watch/control.py",
+           "value.copy_(began[name])\n\n    handle", "pass\n\n    handle", CONTROL),
+    Defect("the credit of a block held against its input", "watch/blocks.py",
+           "return self.blocks + 1", "return self.blocks", f"{WATCH}::{SECOND}"),
     Defect("a null of shuffled samples", "watch/reading.py",
            "(scores @ frame(credit.shape[1], rank, generator).to(scores).T).to(credit)",
            "credit[torch.randperm(len(credit), generator=generator)]", f"{READING}::{AS_WIDE}"),

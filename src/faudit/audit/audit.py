@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from faudit.audit import watched
 from faudit.audit.checks.check import Case, Control
 from faudit.audit.judge import Verdict, judge
 from faudit.audit.protocol import Protocol
@@ -22,6 +23,7 @@ from faudit.store import audits
 from faudit.store.audits import KeptAudit
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
+from faudit.store.watched import WatchedConfig
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,9 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
     rows = run.rows()
     if not rows:
         raise StoreError(f"{run.path} has no rows to judge. Delete it and train it again.")
+    if isinstance(config, WatchedConfig):
+        case, remarks = watched.found(run, config, rows)
+        return Audited(run, config, case, watched.judged(case, protocol), tuple(remarks))
     kept, remarks = measured(run, config, rows[-1], data_dir=data_dir)
     control = (beside or ControlIndex(run.path.parent)).control(config)
     facts = kept.facts

@@ -40,6 +40,9 @@ class Verdict:
     findings: tuple[Finding, ...]
     labels: tuple[Finding, ...]
 
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"    {reason}" for reason in self.reasons)])
+
     def to_json(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict,

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from faudit.config import RunConfig
 from faudit.store.rows import Row, finite
+from faudit.store.watched import WatchedConfig
 
 PASSED, FIRED, UNDECIDED, INVALID = "passed", "fired", "undecided", "invalid"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
@@ -82,6 +83,11 @@ class Case:
         """The accuracies of the controls at the epoch of the last row."""
         found = [control.at(self.last["epoch"]) for control in self.frozen]
         return [accuracy for accuracy in found if accuracy is not None]
+
+    @property
+    def knows_rule(self) -> bool:
+        """Whether faudit trained the network, and so knows its rule and which of its weights are the embedding."""
+        return self.config is not None and not isinstance(self.config, WatchedConfig)
 
     @property
     def is_double(self) -> bool:
