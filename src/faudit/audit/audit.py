@@ -5,7 +5,7 @@ The control of a run is the same run with blocks frozen at their initial weights
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,15 +102,11 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:
     """The probes that a row lacks, with facts of the run: read from the kept audit or measured now; and remarks.
 
-    A failed run or a log without weights cannot be measured; its missing entries stay missing.
+    A failed run cannot be measured, and a log without weights only has what was kept; other entries stay missing.
     """
-    if run.status != Status.DONE or not run.checkpoint.exists():
-        from faudit.audit.measure import facts_of
-
-        lost = run.status == Status.DONE and lacking(row)
-        remarks = [f"{run.checkpoint} is missing: what only the weights can tell is not measured"] if lost else []
-        return KeptAudit(known=facts_of(config, row, data_dir=data_dir)), remarks
     wanted = {name: PROBES.declared(name).version for name in lacking(row)}
+    if run.status != Status.DONE or not run.checkpoint.exists():
+        return without_weights(run, config, row, wanted=wanted, data_dir=data_dir)
     kept, problem = audits.read(run)
     stale = [name for name, version in wanted.items() if kept.versions.get(name) != version]
     remarks = [problem] if problem else []
@@ -127,6 +123,22 @@ def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) ->
         except StoreError as error:  # a read-only store; the verdict is still valid
             remarks.append(f"the measurements were not kept: {error}")
     return kept.of(wanted), remarks
+
+
+def without_weights(
+    run: Run, config: RunConfig, row: Row, *, wanted: Mapping[str, int], data_dir: Path | None
+) -> tuple[KeptAudit, list[str]]:
+    """What an earlier audit kept of a run whose weights are gone, with the facts of the run; and remarks."""
+    kept, problem = audits.read(run) if run.status == Status.DONE else (KeptAudit(), "")
+    usable = [name for name, version in wanted.items() if kept.versions.get(name) == version]
+    remarks = [problem.removesuffix(" It is measured again.")] if problem else []
+    if run.status == Status.DONE and len(usable) < len(wanted):
+        remarks.append(f"{run.checkpoint} is missing: what only the weights can tell is not measured")
+    if kept.known is None:
+        from faudit.audit.measure import facts_of
+
+        kept = KeptAudit(known=facts_of(config, row, data_dir=data_dir))
+    return kept.of(usable), remarks
 
 
 def lacking(row: Row) -> list[str]:
