@@ -84,6 +84,33 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
     if not rows:
         raise StoreError(f"{run.path} has no rows to judge. Delete it and train it again.")
     kept, remarks = measured(run, config, rows[-1], data_dir=data_dir)
+    return verdict_by(kept, run, rows, protocol=protocol, beside=beside, remarks=remarks)
+
+
+def judged_again(run: Run, protocol: Protocol, *, beside: ControlIndex) -> Audited | None:
+    """The verdict on a finished run by what an earlier audit kept. Measures nothing; None if the run was not audited.
+
+    Probes that changed since then count as not measured.
+    """
+    kept, _ = audits.read(run) if run.status == Status.DONE else (KeptAudit(), "")
+    if kept.known is None:
+        return None
+    rows = run.rows()
+    usable = [name for name in lacking(rows[-1]) if kept.versions.get(name) == PROBES.declared(name).version]
+    return verdict_by(kept.of(usable), run, rows, protocol=protocol, beside=beside)
+
+
+def verdict_by(
+    kept: KeptAudit,
+    run: Run,
+    rows: Sequence[Row],
+    *,
+    protocol: Protocol,
+    beside: ControlIndex | None,
+    remarks: Sequence[str] = (),
+) -> Audited:
+    """The verdict on a run by its rows and what was measured on its last checkpoint."""
+    config = run.config()
     control = (beside or ControlIndex(run.path.parent)).control(config)
     facts = kept.facts
     case = Case(
