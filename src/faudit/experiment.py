@@ -41,10 +41,9 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     dataset = dataset.with_pixels(config.pixels)
     net = build_net(config, dataset)
     rule = build_rule(config, net)
+    refuse_pair(config, rule, net)
     dtype, device = getattr(torch, config.dtype), usable(config.device)
     named = generators(config.seed)
-    if reason := rule.refusal(net):
-        raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
     samples = min(config.train_size or len(dataset.train_x), len(dataset.train_x))
     rest = 0 if config.drop_last else samples % config.batch_size
     smallest = rest or config.batch_size
@@ -80,6 +79,12 @@ def refuse_unused(config: RunConfig) -> None:
     """Refuse settings that nothing in this run reads; lists all of them at once."""
     if problems := list(config.unused()):
         raise ConfigError("\n".join(problems))
+
+
+def refuse_pair(config: RunConfig, rule: Rule, net: Net) -> None:
+    """Refuse a net that the rule cannot train."""
+    if reason := rule.refusal(net):
+        raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
 
 
 def build_net(config: RunConfig, dataset: Dataset) -> Net:
