@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from faudit.config import RunConfig, needs_files
+from faudit.config import RunConfig, needs_files, registry_of
 from faudit.data.batches import Batches
 from faudit.errors import ConfigError, DataError
 from faudit.experiment import build_net, build_rule, refuse_pair, refuse_unused, usable
@@ -35,6 +35,8 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, elsewhere: bo
     for config in configs:
         try:
             refuse_unused(config)
+            for family in config.own:
+                registry_of(family)[getattr(config, family)]  # it must be there, and be a member
             if not elsewhere:
                 usable(config.device)
         except ConfigError as error:
@@ -51,7 +53,7 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, elsewhere: bo
         for config in shapes.values():
             try:
                 net = build_net(config, dataset)
-                refuse_pair(config, build_rule(config, net), net)
+                refuse_pair(config, dataset, net=net, rule=build_rule(config, net))
                 Batches(dataset, config.batch_size, True, False, torch.float32, torch.device("cpu"))
             except (ConfigError, DataError) as error:
                 tell(error, config)
@@ -83,7 +85,7 @@ def refuse_other_data(configs: Sequence[RunConfig], runs: Path, *, data_dir: Pat
 def shape(config: RunConfig) -> tuple[object, ...]:
     """The settings that decide whether a net and its batches fit a dataset, and whether the rule can train the net."""
     own = (*config.settings_of("net").values(), *config.settings_of("rule").values())
-    return (config.net, config.rule, config.batch_size, config.train_last, *own)
+    return (config.net, config.rule, config.batch_size, config.train_last, config.random_targets, *own)
 
 
 def place(ids: list[str]) -> str:
