@@ -150,7 +150,7 @@ def test_the_whole_atlas_is_legible_at_the_width_of_a_page(venue: str, tmp_path:
     width, height = picture.get_size_inches() * picture.dpi
     seen = [(text, text.get_window_extent()) for text in texts_of(picture) if text.get_text().strip()]
     for text, box in seen:
-        assert text.get_fontsize() >= 6
+        assert float(text.get_fontsize()) >= 6
         assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1, text.get_text()
     for (one, a), (two, b) in itertools.combinations(seen, 2):
         across, down = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)

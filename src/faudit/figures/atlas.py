@@ -159,7 +159,7 @@ def draw_cell(ax: Axes, one: dict[str, Any], *, column: int, row: int) -> None:
     """One cell: its shade, the difference to BP over deep Γ, and the sign of the verdict."""
     from matplotlib.patches import Rectangle
 
-    edge = {"edgecolor": "#bdbdbd", "linewidth": 0.5}
+    edge: dict[str, Any] = {"edgecolor": "#bdbdbd", "linewidth": 0.5}
     if not one["applies"]:
         ax.add_patch(Rectangle((column, row), 1, 1, facecolor="#f0f0f0", hatch="////", **edge))
         return
