@@ -47,7 +47,7 @@ NO_TORCH = [
     "sweep/run_update",
     "bench/protocol/cases", "bench/protocol/confusion", "papers/paper", "papers/claim", "papers/document",
     "papers/page", "papers/reproduce", "papers/figure", "papers/faeval/__init__", "sweep/names", "figures/plan",
-    "figures/style", "figures/crossarch", "figures/penalty_rescue", "cli/main",
+    "figures/style", "figures/crossarch", "figures/penalty_rescue", "figures/atlas", "cli/main",
 ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ The control of a run is the same run with blocks frozen at their initial weights
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +89,33 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
         case, remarks = watched.found(run, config, rows)
         return Audited(run, config, case, watched.judged(case, protocol), tuple(remarks))
     kept, remarks = measured(run, config, rows[-1], data_dir=data_dir)
+    return verdict_by(kept, run, rows, protocol=protocol, beside=beside, remarks=remarks)
+
+
+def judged_again(run: Run, protocol: Protocol, *, beside: ControlIndex) -> Audited | None:
+    """The verdict on a finished run by what an earlier audit kept. Measures nothing; None if the run was not audited.
+
+    Probes that changed since then count as not measured.
+    """
+    kept, _ = audits.read(run) if run.status == Status.DONE else (KeptAudit(), "")
+    if kept.known is None:
+        return None
+    rows = run.rows()
+    usable = [name for name in lacking(rows[-1]) if kept.versions.get(name) == PROBES.declared(name).version]
+    return verdict_by(kept.of(usable), run, rows, protocol=protocol, beside=beside)
+
+
+def verdict_by(
+    kept: KeptAudit,
+    run: Run,
+    rows: Sequence[Row],
+    *,
+    protocol: Protocol,
+    beside: ControlIndex | None,
+    remarks: Sequence[str] = (),
+) -> Audited:
+    """The verdict on a run by its rows and what was measured on its last checkpoint."""
+    config = run.config()
     control = (beside or ControlIndex(run.path.parent)).control(config)
     facts = kept.facts
     case = Case(
@@ -107,15 +134,11 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:
     """The probes that a row lacks, with facts of the run: read from the kept audit or measured now; and remarks.
 
-    A failed run or a log without weights cannot be measured; its missing entries stay missing.
+    A failed run cannot be measured, and a log without weights only has what was kept; other entries stay missing.
     """
-    if run.status != Status.DONE or not run.checkpoint.exists():
-        from faudit.audit.measure import facts_of
-
-        lost = run.status == Status.DONE and lacking(row)
-        remarks = [f"{run.checkpoint} is missing: what only the weights can tell is not measured"] if lost else []
-        return KeptAudit(known=facts_of(config, row, data_dir=data_dir)), remarks
     wanted = {name: PROBES.declared(name).version for name in lacking(row)}
+    if run.status != Status.DONE or not run.checkpoint.exists():
+        return without_weights(run, config, row, wanted=wanted, data_dir=data_dir)
     kept, problem = audits.read(run)
     stale = [name for name, version in wanted.items() if kept.versions.get(name) != version]
     remarks = [problem] if problem else []
@@ -132,6 +155,22 @@ def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) ->
         except StoreError as error:  # a read-only store; the verdict is still valid
             remarks.append(f"the measurements were not kept: {error}")
     return kept.of(wanted), remarks
+
+
+def without_weights(
+    run: Run, config: RunConfig, row: Row, *, wanted: Mapping[str, int], data_dir: Path | None
+) -> tuple[KeptAudit, list[str]]:
+    """What an earlier audit kept of a run whose weights are gone, with the facts of the run; and remarks."""
+    kept, problem = audits.read(run) if run.status == Status.DONE else (KeptAudit(), "")
+    usable = [name for name, version in wanted.items() if kept.versions.get(name) == version]
+    remarks = [problem.removesuffix(" It is measured again.")] if problem else []
+    if run.status == Status.DONE and len(usable) < len(wanted):
+        remarks.append(f"{run.checkpoint} is missing: what only the weights can tell is not measured")
+    if kept.known is None:
+        from faudit.audit.measure import facts_of
+
+        kept = KeptAudit(known=facts_of(config, row, data_dir=data_dir))
+    return kept.of(usable), remarks
 
 
 def lacking(row: Row) -> list[str]:
