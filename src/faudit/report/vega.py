@@ -1,0 +1,56 @@
+"""Vega and Vega-Lite as one script for the page, taken from the package vl-convert-python.
+
+Needs the extra ``report`` (``pip install 'faudit[report]'``). vl-convert bundles the script in some seconds, so faudit
+keeps it in the user's cache folder, one file for each version of vl-convert. A file that is damaged or cannot be
+written is ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+
+from faudit.errors import ConfigError, StoreError
+from faudit.store.files import write_whole
+
+CHECKSUM = 64  # characters of a SHA-256
+
+
+def script() -> str:
+    """The script, which defines ``vega`` and ``vegaLite``."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise ConfigError(
+            "the report needs the package vl-convert-python: expected it, got none. "
+            "Install it with `pip install 'faudit[report]'`."
+        ) from None
+    path = folder() / f"vega-{vl_convert.__version__}.js"
+    if kept := read(path):
+        return kept
+    made = vl_convert.javascript_bundle()
+    with suppress(StoreError, OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, f"{checksum(made)}\n{made}".encode())
+    return made
+
+
+def folder() -> Path:
+    """The cache folder of faudit for this user."""
+    import pooch
+
+    return Path(pooch.os_cache("faudit"))
+
+
+def read(path: Path) -> str:
+    """The kept script; empty if there is none or it is damaged."""
+    try:
+        found, _, made = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return made if len(found) == CHECKSUM and found == checksum(made) else ""
+
+
+def checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
