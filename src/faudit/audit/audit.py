@@ -151,7 +151,7 @@ def declared_facts(config: RunConfig, row: Row) -> Facts:
     """The facts that a verdict needs besides the rows, read from the source of the rule; raises for an older row."""
     sizes = {name: row.get(name) for name in ("test_samples", "classes", "eval_samples")}
     if None in sizes.values():
-        raise StoreError(f"{config.run_id} was made by an older faudit: its rows lack the size of the test set")
+        raise StoreError("Its rows are of an older faudit and lack the size of the test set")
     own = RULES.source(config.rule)[1]
     reasons: dict[str, str | None] = dict.fromkeys(("no_control", "no_credit"))
     for name in reasons:

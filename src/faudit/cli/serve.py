@@ -17,7 +17,9 @@ def add_flags(own: Parser) -> None:
     add_runs(own)
     add_where(own)
     add_protocol(own)
-    own.add_argument("--port", type=count, default=PORT, metavar="N", help=f"port (default: {PORT}; 0 takes a free one)")
+    own.add_argument(
+        "--port", type=count, default=PORT, metavar="N", help=f"port (default: {PORT}; 0 takes a free one)"
+    )
     own.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1)")
     own.add_argument(
         "--allow-others", action="store_true",

@@ -161,8 +161,8 @@ def collected(store: Path, protocol: Protocol, wanted: Mapping[str, list[Any]]) 
     found.look()
     if not found.pages:
         if wanted and found._read:
-            raise StoreError(f"{store} has no run that matches --where: expected at least one, got none of {len(found._read)}")
+            raise StoreError(
+                f"{store} has no run that matches --where: expected at least one, got none of {len(found._read)}"
+            )
         raise StoreError(f"{store} holds no runs: expected at least one to report. Make one with `faudit train`.")
     return found
-
-

@@ -7,13 +7,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK
-from faudit.audit.method import method
+from faudit.audit.method import method, title
 from faudit.config import BESIDES, attribute, identity
 from faudit.report.runs import NOT_AUDITED, UNFINISHED, Page, number
 from faudit.report.series import rounded_all
 
 WORST_FIRST = (WALK_BACK, INCONCLUSIVE, NOT_AUDITED, UNFINISHED, TRUSTWORTHY)
-NAMED = ("net", "rule", "data", "penalty", "no-terminal-norm", "epochs")  # settings that a label already shows
 
 
 def methods_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
@@ -23,8 +22,11 @@ def methods_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
         if page.config is not None:
             key = (*identity(page.config), page.config.epochs, page.document["imported"])
             groups.setdefault(key, {}).setdefault(page.config.seed, page)
-    varying = differing([page.document["config"] for group in groups.values() for page in group.values()])
-    shown = [name for name in varying if attribute(name) not in BESIDES and name not in NAMED]
+    alike: dict[str, list[Page]] = {}  # the first run of each method, by the short name that several may share
+    for group in groups.values():
+        first = next(iter(group.values()))
+        alike.setdefault(short_name(first), []).append(first)
+    shown = {name: differing([page.document["config"] for page in pages]) for name, pages in alike.items()}
     found = [method_of(list(group.values()), shown) for group in groups.values()]
     return [{"key": place, **one} for place, one in enumerate(found)]
 
@@ -35,7 +37,7 @@ def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({repr(config.get(name)) for config in configs}) > 1]
 
 
-def method_of(group: Sequence[Page], shown: Sequence[str]) -> dict[str, Any]:
+def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """One method: its runs differ only in the seed and in how they were measured."""
     runs = [page.document for page in group]
     judged = [(page.config, page.verdict) for page in group if page.config and page.verdict]
@@ -63,13 +65,18 @@ def method_of(group: Sequence[Page], shown: Sequence[str]) -> dict[str, Any]:
     )
 
 
-def name_of(page: Page, shown: Sequence[str]) -> str:
-    """A name that differs from those of all other methods on the page."""
-    config, settings = page.config, page.document["config"]
-    assert config is not None, "a damaged run has no method"
-    more = [f"{name} {written(settings[name])}" for name in shown if name in settings]
-    tail = ["imported"] if page.document["imported"] else []
-    return ", ".join([config.label(on=config.net), config.data, f"{config.epochs} epochs", *more, *tail])
+def short_name(page: Page) -> str:
+    """The rule, net, data and length of a method."""
+    assert page.config is not None, "a damaged run has no method"
+    tail = ", imported" if page.document["imported"] else ""
+    return title(page.config) + tail
+
+
+def name_of(page: Page, shown: Mapping[str, Sequence[str]]) -> str:
+    """The short name, and the settings in which methods of the same short name differ."""
+    name, settings = short_name(page), page.document["config"]
+    more = [key for key in shown[name] if key in settings and attribute(key) not in BESIDES]
+    return ", ".join([name, *(f"{key} {written(settings[key])}" for key in more)])
 
 
 def written(value: Any) -> str:
@@ -88,5 +95,3 @@ def sentence_of(runs: Sequence[Mapping[str, Any]], word: str) -> str:
     alike = [run for run in runs if run["verdict"] == word]
     first = str(alike[0]["sentence"])
     return first if len(runs) == len(alike) else f"In {len(alike)} of {len(runs)} seeds: {first}"
-
-

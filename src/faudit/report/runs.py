@@ -51,7 +51,7 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
             word, sentence = audited.verdict.verdict, reason_of(audited.verdict, run.name)
             told = " ".join(audited.remarks)
         except StoreError as error:
-            word, sentence = NOT_AUDITED, f"Not audited yet. Run `faudit audit {run.name}`. ({error}.)".replace("..", ".")
+            word, sentence = NOT_AUDITED, f"{error}. Run `faudit audit {run.name}`."
     shown = list(audited.case.rows) if audited else rows
     last = shown[-1] if shown else Row()
     document = {
@@ -135,7 +135,8 @@ def reason_of(verdict: Verdict, name: str) -> str:
     unmeasured = [finding for finding in found if finding.status == NOT_MEASURED]
     if len(unmeasured) > 1:
         names = ", ".join(finding.check for finding in unmeasured)
-        return f"{len(unmeasured)} of {len(verdict.findings)} checks were not measured ({names}): run `faudit audit {name}`."
+        count = f"{len(unmeasured)} of {len(verdict.findings)} checks"
+        return f"{count} were not measured ({names}): run `faudit audit {name}`."
     return sentence_of(found[0], len(found) - 1, "also open")
 
 

@@ -122,7 +122,9 @@ class Server(ThreadingHTTPServer):
 def refusal(host: str, port: int, error: OSError) -> str:
     """Why the server cannot listen, in one line."""
     if error.errno == errno.EADDRINUSE:
-        return f"--port: expected a free port, got {port}, which is in use. Choose another one; --port 0 takes a free one."
+        return (
+            f"--port: expected a free port, got {port}, which is in use. Choose another one; --port 0 takes a free one."
+        )
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return f"--host: expected an address of this machine, got {host!r}. Leave it out for 127.0.0.1."
     return f"cannot listen on {host} port {port}: {error.strerror or error}. Choose another --port."

@@ -31,7 +31,9 @@ def template(methods: Sequence[Mapping[str, Any]], runs: Mapping[str, Mapping[st
             **{f"Check {one['check']}": check(one, len(method["seeds"])) for one in method["checks"]},
             "Optimizer": optimizer(first["config"]),
             "Data fingerprint (SHA-256)": environment.get("data_sha256") or MISSING,
-            "Versions": ", ".join(f"{name} {environment[name]}" for name in ("torch", "python") if environment.get(name)),
+            "Versions": ", ".join(
+                f"{name} {environment[name]}" for name in ("torch", "python") if environment.get(name)
+            ),
             "Machine": machine or MISSING,
         }
         out += [f"### {method['name']}", "", *(f"- {name}: {value}" for name, value in facts.items()), ""]

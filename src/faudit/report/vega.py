@@ -18,7 +18,7 @@ CHECKSUM = 64  # characters of a SHA-256
 
 
 def script() -> str:
-    """The script, which defines ``vega`` and ``vegaLite``."""
+    """The script, which defines ``vegaEmbed``."""
     try:
         import vl_convert
     except ImportError:

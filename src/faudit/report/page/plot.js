@@ -14,10 +14,8 @@ const widthOf = (host) => Math.max(280, Math.min(1180, host.clientWidth || 900))
 
 async function draw(host, spec) {
   if (host.view) host.view.finalize();
-  const compiled = vegaLite.compile({...spec, config: CONFIG}).spec;
-  const view = new vega.View(vega.parse(compiled), {renderer: "svg", container: host, hover: true, logLevel: vega.Error});
-  view.tooltip((_, event, __, text) => tip(event, text));
-  await view.runAsync();
+  const options = {mode: "vega-lite", renderer: "svg", actions: false, hover: false, logLevel: 1, tooltip: (_, event, __, text) => tip(event, text), config: CONFIG};
+  const {view} = await vegaEmbed(host, spec, options);
   host.view = view;
   const svg = host.querySelector("svg");
   if (svg) { svg.setAttribute("role", "img"); svg.setAttribute("aria-label", spec.description); }
@@ -147,7 +145,7 @@ async function drawTrajectory() {
     .map(([e, v, lo, hi]) => ({e, v, lo: logarithmic && !(lo > 0) ? null : lo, hi, g: group(one.method), l: place})));
   const epochs = data.map((point) => point.e);
   const band = data.filter((point) => point.lo !== null && point.hi !== null);
-  const y = {type: "quantitative", title: about.unit ? `${name} (${about.unit})` : name, scale: {type: logarithmic ? "log" : "linear", zero: false, nice: true}, axis: logarithmic ? {format: ".0e", tickCount: 6} : {tickCount: 6}};
+  const y = {type: "quantitative", title: about.unit ? `${name} (${about.unit})` : name, scale: logarithmic ? {type: "log", nice: true} : {type: "linear", zero: false, nice: true}, axis: logarithmic ? {format: ".0e", tickCount: 6} : {tickCount: 6}};
   const domain = extent(epochs);
   const x = {field: "e", type: "quantitative", title: "epoch", scale: {domain: domain[0] === domain[1] ? [domain[0] - 1, domain[1] + 1] : domain, nice: false}, axis: {tickMinStep: 1, grid: false}};
   const range = keyed.map(colourOf), keys = keyed.map((one) => `m${one.key}`);
@@ -159,7 +157,7 @@ async function drawTrajectory() {
   const layer = [
     {data: {values: band}, mark: {type: "area", opacity: 0.15, aria: false}, encoding: {x, y: {...y, field: "lo"}, y2: {field: "hi"}, color: colour, detail: {field: "l"}}},
     {mark: {type: "line", strokeWidth: lines.length > 40 ? 1 : 1.8, opacity: lines.length > 40 ? 0.55 : 1, clip: true, aria: false, point: data.length <= lines.length ? {filled: true} : false}, encoding: {x, y: {...y, field: "v"}, color: colour, strokeDash: dash, detail: {field: "l"}}},
-    {data: {values: marks}, mark: {type: "point", shape: "triangle-down", filled: true, size: 110, yOffset: -7, stroke: "currentColor", strokeWidth: 0.8, aria: false}, encoding: {x, y: {...y, field: "v"}, color: {...colour, legend: null}, tooltip: {field: "t"}}},
+    {data: {values: marks}, mark: {type: "point", shape: "triangle-down", filled: true, size: 110, yOffset: -7, stroke: "currentColor", strokeWidth: 0.8, aria: false}, encoding: {x, y: {...y, field: "v"}, color: colour, tooltip: {field: "t"}}},
     {data: {values: [{}]}, mark: {type: "rule", color: "currentColor", strokeDash: [3, 3], aria: false}, encoding: {x: {datum: {expr: "cursor"}, type: "quantitative"}, opacity: {value: {expr: "shown"}}}},
   ];
   const drawn = marks.length ? ", with the first epoch at which a check fires" : "";

@@ -13,7 +13,7 @@ const withSub = (text, sub) => make("span", {}, text, sub ? make("span", {class:
 const METHOD_COLUMNS = [
   {key: "method", title: "method", class: "name", value: (one) => one.name, show: methodCell},
   {key: "verdict", title: "verdict", value: (one) => one.verdict, show: (one) => badge(one.verdict)},
-  {key: "reason", title: "why", class: "said", value: (one) => one.sentence},
+  {key: "reason", title: "why", class: "said", value: (one) => one.sentence, show: (one) => prose(one.sentence)},
   {key: "accuracy", title: "test accuracy", num: true, value: (one) => one.accuracy.mean, show: (one) => withSub(withSpread(one.accuracy, share), `n = ${one.accuracy.n}`)},
   {key: "growth", title: "growth", num: true, value: (one) => (one.growth.length ? Math.max(...one.growth.map(number)) : null), show: (one) => leastAndMost(one.growth)},
   {key: "gamma", title: "deep Γ", num: true, value: (one) => one.gamma.mean, show: (one) => withSub(withSpread(one.gamma, signed), one.null.mean === null ? "null not measured" : `null ${signed(one.null.mean)}${one.null.std === null ? "" : ` ± ${fixed(one.null.std, 3)}`}`)},
@@ -115,7 +115,7 @@ function drawFindings() {
 }
 function drawClaims() {
   const host = byId("claims-tables");
-  if (!report.claims.length) { fill(host, make("p", {class: "lead"}, "No paper’s runs are in this store. `faudit reproduce NAME` trains them.")); return; }
+  if (!report.claims.length) { fill(host, make("p", {class: "lead"}, prose("No paper’s runs are in this store. `faudit reproduce NAME` trains them."))); return; }
   fill(host);
   for (const paper of report.claims) {
     const place = make("div");
@@ -137,13 +137,14 @@ function showRun(name, jump = false) {
   if (run.verdict === "damaged") { fill(byId("run-details"), badge("damaged"), make("p", {}, run.sentence)); } else {
     const flat = ([key, found]) => [key, found !== null && typeof found === "object" && !Array.isArray(found) ? JSON.stringify(found) : Array.isArray(found) && found.some((one) => typeof one === "object") ? JSON.stringify(found) : found === null ? DASH : found];
     fill(byId("run-details"),
-      make("p", {}, badge(run.verdict), ` ${run.sentence} ${run.remarks}`),
+      make("p", {}, badge(run.verdict), " ", prose(`${run.sentence} ${run.remarks}`)),
       make("p", {}, make("code", {}, run.command)),
       make("div", {class: "columns"},
-        list("Outcome", [["run", run.name], ["method", method(run).name], ["status", run.status], ["epochs", `${exact(run.last.epoch)} of ${run.config.epochs}`], ["time", duration(run.last.seconds)], ["peak memory of the process", bytes(run.outcome.peak_bytes)],
-          ...Object.entries(run.outcome).filter(([key]) => !["seconds", "epochs", "peak_bytes"].includes(key)).map(flat), ["measured by an audit", run.measured_later.join(", ") || "nothing"]]),
+        list("Outcome", [["run", run.name], ["method", method(run).name], ["status", run.status], ["epochs", `${exact(run.last.epoch)} of ${run.config.epochs}`], ["time", duration(run.last.seconds)], ["peak memory", bytes(run.outcome.peak_bytes)],
+          ...Object.entries(run.outcome).filter(([key]) => !["seconds", "epochs", "peak_bytes"].includes(key)).map(flat)]),
         list("Environment", Object.entries(run.environment).map(flat)),
-        list("Settings", Object.entries(run.config).map(flat))));
+        list("Settings", Object.entries(run.config).map(flat))),
+      run.measured_later.length ? make("p", {class: "lead"}, `Measured by an audit on the checkpoint, not during training: ${run.measured_later.join(", ")}.`) : "");
     fill(byId("run-downloads"), downloadButton("CSV of its rows", () => rowsCsv(run.name)), downloadButton("Settings as JSON", () => download(`${run.name}.json`, JSON.stringify({config: run.config, environment: run.environment, outcome: run.outcome}, null, 1), "application/json")));
   }
   if (jump) { byId("run").scrollIntoView(); byId("run").focus({preventScroll: true}); }

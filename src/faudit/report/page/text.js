@@ -47,6 +47,8 @@ function make(tag, attributes = {}, ...children) {
   element.append(...children.filter((child) => child !== null && child !== undefined));
   return element;
 }
+// Text in which `…` is code.
+const prose = (text) => make("span", {}, ...String(text).split("`").map((part, place) => (place % 2 ? make("code", {}, part) : part)));
 const byId = (id) => document.getElementById(id);
 const fill = (element, ...children) => element.replaceChildren(...children);
 
