@@ -22,20 +22,19 @@ def claims_of(store: Path, configs: Iterable[RunConfig]) -> list[dict[str, Any]]
     """The claims of every paper of which the store has a run; as a rehearsal if its own data were not used."""
     lengths = Counter((config.data, config.epochs) for config in configs)
     found = []
-    for name in PAPERS:
-        paper = PAPERS[name]
+    runs = Table(next(iter(PAPERS.values())).plan(), store)  # every paper reads the same runs
+    for paper in PAPERS.values():
         for data, epochs in [(None, None), *(length for length, _ in lengths.most_common(1))]:
-            if table := claims_table(paper, store, data=data, epochs=epochs):
+            if table := claims_table(paper, runs.again(), data=data, epochs=epochs):
                 found.append(table)
                 break
     return found
 
 
-def claims_table(paper: Paper, store: Path, *, data: str | None, epochs: int | None) -> dict[str, Any] | None:
+def claims_table(paper: Paper, table: Table, *, data: str | None, epochs: int | None) -> dict[str, Any] | None:
     """The claims of one paper; None if the store has no run for any of them."""
     try:
-        plan = paper.plan(data, epochs=epochs)
-        table = Table(plan, store)
+        table.plan = plan = paper.plan(data, epochs=epochs)
         entries = judged(paper.claims, table)
     except ConfigError:  # a net of the paper cannot take the data of these runs
         return None

@@ -11,12 +11,13 @@ from faudit.audit.method import method, title
 from faudit.config import BESIDES, attribute, identity
 from faudit.report.runs import NOT_AUDITED, UNFINISHED, Page, number
 from faudit.report.series import rounded_all
+from faudit.rules import RULES
 
 WORST_FIRST = (WALK_BACK, INCONCLUSIVE, NOT_AUDITED, UNFINISHED, TRUSTWORTHY)
 
 
 def methods_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
-    """The methods in the order of the runs; each holds the names of its runs, one per seed."""
+    """The methods in the order of their rules; each holds the names of its runs, one per seed."""
     groups: dict[tuple[Any, ...], dict[int, Page]] = {}
     for page in pages:
         if page.config is not None:
@@ -27,14 +28,16 @@ def methods_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
         first = next(iter(group.values()))
         alike.setdefault(short_name(first), []).append(first)
     shown = {name: differing([page.document["config"] for page in pages]) for name, pages in alike.items()}
-    found = [method_of(list(group.values()), shown) for group in groups.values()]
+    order = list(RULES)  # a control follows all rules
+    ranked = sorted(groups.values(), key=lambda group: order.index(next(iter(group.values())).document["rule"]))
+    found = [method_of(list(group.values()), shown) for group in ranked]
     return [{"key": place, **one} for place, one in enumerate(found)]
 
 
 def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The settings in which runs differ; a run that does not read a setting differs from one that does."""
+    """The settings that have several values among the runs that read them."""
     names = dict.fromkeys(name for config in configs for name in config)
-    return [name for name in names if len({repr(config.get(name)) for config in configs}) > 1]
+    return [name for name in names if len({repr(config[name]) for config in configs if name in config}) > 1]
 
 
 def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -59,7 +62,12 @@ def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict
             "accuracy": {"n": len(accuracy), **mean_and_deviation(accuracy)},
             "growth": [value for one in last if (value := one["growth"]) is not None],
             "gamma": {"n": len(gamma), **mean_and_deviation(gamma)},
-            "null": {"n": len(null), "mean": fmean(null) if null else None, "std": fmean(spread) if spread else None},
+            "null": {
+                "n": len(null),
+                "mean": fmean(null) if null else None,
+                "std": fmean(spread) if spread else None,
+                "none": any(one["null_none"] for one in last),
+            },
             "checks": [check.to_json() for check in method(judged).checks] if judged else [],
         }
     )

@@ -112,13 +112,18 @@ def deep_mean(values: Sequence[float | None] | None) -> float | None:
     return fmean(known) if known and len(known) == len(deep) else None
 
 
-def null_of(row: Row) -> dict[str, float | None]:
+def null_of(row: Row) -> dict[str, Any]:
     """Mean and standard deviation of the deep Γ under fresh feedback; only the mean if the draws were not kept."""
     draws = row.get("gamma_null_draws")
     if not draws or not all(draws):
-        return {"null_mean": deep_mean(row.get("gamma_null_mean")), "null_std": None}
+        none = draws is not None and not any(draws)  # measured, but there is no feedback to draw
+        return {"null_mean": deep_mean(row.get("gamma_null_mean")), "null_std": None, "null_none": none}
     means = [value for draw in zip(*draws, strict=True) if (value := deep_mean(draw)) is not None]
-    return {"null_mean": fmean(means) if means else None, "null_std": stdev(means) if len(means) > 1 else None}
+    return {
+        "null_mean": fmean(means) if means else None,
+        "null_std": stdev(means) if len(means) > 1 else None,
+        "null_none": False,
+    }
 
 
 def reason_of(verdict: Verdict, name: str) -> str:

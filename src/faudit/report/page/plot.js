@@ -4,13 +4,22 @@ const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sa
 const CONFIG = {
   background: "transparent", font: FONT, view: {stroke: null},
   axis: {labelColor: "currentColor", titleColor: "currentColor", domainColor: "currentColor", tickColor: "currentColor", gridColor: "currentColor", gridOpacity: 0.12, labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500, labelOverlap: true},
-  legend: {labelColor: "currentColor", titleColor: "currentColor", labelFontSize: 12, titleFontSize: 12, labelLimit: 420, symbolStrokeWidth: 2.2, symbolSize: 500},
+  legend: {labelColor: "currentColor", titleColor: "currentColor", labelFontSize: 12, titleFontSize: 12, labelLimit: 420, symbolStrokeWidth: 2.2, symbolSize: 500, symbolOpacity: 1},
   title: {color: "currentColor"},
 };
 const PRINT = {currentColor: "#1b1f23"};  // what the colours of the page are in a downloaded picture
 const LEGEND_LIMIT = 14;  // methods with a legend of their own; for more, the legend shows rules
 
-const widthOf = (host) => Math.max(280, Math.min(1180, host.clientWidth || 900));
+const LABEL = "abs(datum.value) >= 1e5 || (datum.value != 0 && abs(datum.value) < 1e-3) ? format(datum.value, '.0e') : format(datum.value, '~g')";
+
+function decades([low, high]) {  // ticks of a logarithmic axis: powers of ten, and 2 and 5 times them if they are few
+  const from = Math.floor(Math.log10(low)), to = Math.ceil(Math.log10(high)), step = Math.max(1, Math.ceil((to - from) / 9));
+  const powers = Array.from({length: to - from + 1}, (_, place) => from + place).filter((power) => power % step === 0);
+  const ticks = powers.flatMap((power) => (to - from <= 3 ? [1, 2, 5] : [1]).map((digit) => Number(`${digit}e${power}`)));
+  return ticks.filter((found) => found >= low && found <= high);
+}
+// Of the parent, because Vega makes its host as wide as the plot.
+const widthOf = (host) => Math.max(280, Math.min(1200, host.parentElement.clientWidth || 900));
 
 async function draw(host, spec) {
   if (host.view) host.view.finalize();
@@ -115,7 +124,7 @@ function firesOf(runs) {  // the first epoch at which each check would have fire
     const line = lines.find((one) => (one.run ? one.run === run : one.method === method(run)));
     for (const finding of line ? run.findings : []) {
       const point = finding.first_fire !== null && line.points.find(([epoch]) => epoch === finding.first_fire);
-      if (point) found.push({e: point[0], v: point[1], g: `m${line.method.key}`, t: `${finding.check} first fires at epoch ${point[0]}\n${run.name}`});
+      if (point) found.push({e: point[0], v: point[1], m: line.method, t: `${finding.check} first fires at epoch ${point[0]}\n${run.name}`});
     }
   }
   return found;
@@ -145,7 +154,9 @@ async function drawTrajectory() {
     .map(([e, v, lo, hi]) => ({e, v, lo: logarithmic && !(lo > 0) ? null : lo, hi, g: group(one.method), l: place})));
   const epochs = data.map((point) => point.e);
   const band = data.filter((point) => point.lo !== null && point.hi !== null);
-  const y = {type: "quantitative", title: about.unit ? `${name} (${about.unit})` : name, scale: logarithmic ? {type: "log", nice: true} : {type: "linear", zero: false, nice: true}, axis: logarithmic ? {format: ".0e", tickCount: 6} : {tickCount: 6}};
+  const edges = [...data.map((point) => point.v), ...band.flatMap((point) => [point.lo, point.hi])].filter((found) => found > 0);
+  const range_ = logarithmic ? [extent(edges)[0] / 1.3, extent(edges)[1] * 1.3] : null;
+  const y = {type: "quantitative", title: about.unit ? `${name} (${about.unit})` : name, scale: logarithmic ? {type: "log", nice: false, domain: range_} : {type: "linear", zero: false, nice: true}, axis: {labelExpr: LABEL, ...(logarithmic ? {values: decades(range_)} : {tickCount: 6})}};
   const domain = extent(epochs);
   const x = {field: "e", type: "quantitative", title: "epoch", scale: {domain: domain[0] === domain[1] ? [domain[0] - 1, domain[1] + 1] : domain, nice: false}, axis: {tickMinStep: 1, grid: false}};
   const range = keyed.map(colourOf), keys = keyed.map((one) => `m${one.key}`);
@@ -153,7 +164,7 @@ async function drawTrajectory() {
   const legend = {title: null, orient: "bottom", columns, symbolType: "stroke", labelExpr: `(${JSON.stringify(text).replaceAll("<", "\\u003c")})[datum.value]`, labelLimit: Math.floor(wide / columns) - 50};
   const colour = {field: "g", type: "nominal", scale: {domain: keys, range}, legend};
   const dash = {field: "g", type: "nominal", scale: {domain: keys, range: keyed.map((one) => (one.dash.length && few ? one.dash : [1, 0]))}, legend};
-  const marks = trajectory.fires ? firesOf(runs).map((one) => ({...one, g: few ? one.g : keys.find((key) => key === one.g) || keys[0]})).filter((one) => !logarithmic || one.v > 0) : [];
+  const marks = trajectory.fires ? firesOf(runs).map(({m, ...one}) => ({...one, g: group(m)})).filter((one) => !logarithmic || one.v > 0) : [];
   const layer = [
     {data: {values: band}, mark: {type: "area", opacity: 0.15, aria: false}, encoding: {x, y: {...y, field: "lo"}, y2: {field: "hi"}, color: colour, detail: {field: "l"}}},
     {mark: {type: "line", strokeWidth: lines.length > 40 ? 1 : 1.8, opacity: lines.length > 40 ? 0.55 : 1, clip: true, aria: false, point: data.length <= lines.length ? {filled: true} : false}, encoding: {x, y: {...y, field: "v"}, color: colour, strokeDash: dash, detail: {field: "l"}}},
@@ -168,7 +179,8 @@ async function drawTrajectory() {
     data: {values: data}, layer: band.length ? layer : layer.slice(1),
   });
   view.addEventListener("mousemove", (event) => {
-    moveCursor(view.scale("x").invert(event.vega.x()), event.vega.y(), view);
+    const box = host.querySelector("svg").getBoundingClientRect(), {left, top} = view.padding(), [x0, y0] = view.origin();
+    moveCursor(view.scale("x").invert(event.clientX - box.left - left - x0), event.clientY - box.top - top - y0, view);
   });
   host.onmouseleave = () => byId("tip").hidden = true;
   drawCursor();
@@ -230,13 +242,14 @@ async function drawLayers() {
     const known = cells.filter((cell) => cell.v !== null && (kind !== "log" || cell.v > 0));
     const lost = cells.filter((cell) => !known.includes(cell));
     const host = byId(`map-${entry}`), wide = widthOf(host);
-    const scale = kind === "log" ? {type: "log", scheme: "viridis"} : {domain: [-1, 0, 1], range: ["#b35806", "#f7f7f7", "#2166ac"], type: "linear", clamp: true};
+    const most = Math.max(0.05, ...known.map((cell) => Math.abs(cell.v)));
+    const scale = kind === "log" ? {type: "log", scheme: "viridis"} : {domain: [-most, 0, most], range: ["#b35806", "#f7f7f7", "#2166ac"], type: "linear", clamp: true};
     const x = {field: "e", type: "quantitative", title: "epoch", scale: {domain: [edges[0][0], edges[edges.length - 1][1]], nice: false}, axis: {grid: false, tickMinStep: 1}};
     const y = {field: "p", type: "ordinal", sort: "descending", title: what, axis: {grid: false}};
     await draw(host, {
       description: `${title} over the epochs of ${layers.run}. The CSV below holds the numbers.`, width: wide - 130, height: {step: 24},
       layer: [
-        {data: {values: known}, mark: {type: "rect", aria: false}, encoding: {x, x2: {field: "f"}, y, color: {field: "v", type: "quantitative", scale, legend: {title: null, gradientLength: 110, format: kind === "log" ? ".0e" : "+.1f", tickCount: 4}}, tooltip: {field: "t"}}},
+        {data: {values: known}, mark: {type: "rect", aria: false}, encoding: {x, x2: {field: "f"}, y, color: {field: "v", type: "quantitative", scale, legend: {title: null, gradientLength: 110, labelExpr: LABEL, ...(kind === "log" && known.length ? {values: decades(extent(known.map((cell) => cell.v)))} : {tickCount: 4})}}, tooltip: {field: "t"}}},
         {data: {values: lost}, mark: {type: "rect", fill: "transparent", stroke: "currentColor", strokeOpacity: 0.35, strokeDash: [2, 2], aria: false}, encoding: {x, x2: {field: "f"}, y, tooltip: {field: "t"}}},
       ],
     });

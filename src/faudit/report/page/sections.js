@@ -16,7 +16,7 @@ const METHOD_COLUMNS = [
   {key: "reason", title: "why", class: "said", value: (one) => one.sentence, show: (one) => prose(one.sentence)},
   {key: "accuracy", title: "test accuracy", num: true, value: (one) => one.accuracy.mean, show: (one) => withSub(withSpread(one.accuracy, share), `n = ${one.accuracy.n}`)},
   {key: "growth", title: "growth", num: true, value: (one) => (one.growth.length ? Math.max(...one.growth.map(number)) : null), show: (one) => leastAndMost(one.growth)},
-  {key: "gamma", title: "deep Γ", num: true, value: (one) => one.gamma.mean, show: (one) => withSub(withSpread(one.gamma, signed), one.null.mean === null ? "null not measured" : `null ${signed(one.null.mean)}${one.null.std === null ? "" : ` ± ${fixed(one.null.std, 3)}`}`)},
+  {key: "gamma", title: "deep Γ", num: true, value: (one) => one.gamma.mean, show: (one) => withSub(withSpread(one.gamma, signed), one.null.mean === null ? (one.gamma.mean === null ? "" : one.null.none ? "no feedback to draw" : "null not measured") : `null ${signed(one.null.mean)}${one.null.std === null ? "" : ` ± ${fixed(one.null.std, 3)}`}`)},
 ];
 const METHOD_CSV = [
   ...METHOD_COLUMNS.slice(0, 3),
