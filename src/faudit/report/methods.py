@@ -29,8 +29,8 @@ def methods_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
         alike.setdefault(short_name(first), []).append(first)
     shown = {name: differing([page.document["config"] for page in pages]) for name, pages in alike.items()}
     order = list(RULES)  # a control follows all rules
-    ranked = sorted(groups.values(), key=lambda group: order.index(next(iter(group.values())).document["rule"]))
-    found = [method_of(list(group.values()), shown) for group in ranked]
+    found = [method_of(list(group.values()), shown) for group in groups.values()]
+    found.sort(key=lambda one: (order.index(one["rule"]), one["name"]))
     return [{"key": place, **one} for place, one in enumerate(found)]
 
 

@@ -215,7 +215,7 @@ function drawCursor(near = null) {
   const shown = there.slice(from, from + 18);
   fill(byId("readout"), make("ul", {class: "values", "aria-label": `Values at epoch ${trajectory.cursor}`},
     ...shown.map(({one, point}) => make("li", {class: closest && closest.one === one ? "near" : ""}, keyOf(one.method), make("span", {class: "what", title: one.label}, one.label),
-      make("span", {class: "num"}, exact(Number(point[1].toPrecision(report.digits))) + (point[2] === null ? "" : ` [${size(point[2])}, ${size(point[3])}]`))))),
+      make("span", {class: "num"}, precise(point[1]) + (point[2] === null ? "" : ` [${size(point[2])}, ${size(point[3])}]`))))),
     there.length > shown.length ? make("p", {class: "sub"}, `${there.length - shown.length} more lines; move the cursor to them or filter the runs.`) : "");
   if (view) view.signal("cursor", trajectory.cursor).signal("shown", 0.7).runAsync();
 }

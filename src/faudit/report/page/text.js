@@ -15,6 +15,7 @@ function size(value) {  // three significant digits, as `faudit show` prints the
   const text = power < -4 || power >= 5 ? value.toExponential(2) : String(Number(value.toPrecision(3)));
   return text.replace("e+", "e").replace("-", "−");
 }
+const precise = (value) => (Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-4) ? value.toExponential(report.digits - 1).replace("e+", "e") : String(Number(value.toPrecision(report.digits))));
 const fixed = (value, places) =>
   value === null || value === undefined ? DASH : isNumber(value) ? value.toFixed(places).replace("-", "−") : String(value);
 const share = (value) => fixed(value, 4);
