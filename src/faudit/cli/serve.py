@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 
 from faudit.cli.flags import Parser, add_runs, add_where, count
 from faudit.cli.report import add_protocol
@@ -29,6 +30,7 @@ def add_flags(own: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from faudit.audit.protocol import protocol
+    from faudit.report import vega
     from faudit.report.collection import Collection
     from faudit.report.server import Server, is_loopback
     from faudit.store.index import conditions
@@ -42,8 +44,10 @@ def run(args: argparse.Namespace) -> int:
         )
     found = Collection(args.runs, protocol(args.protocol), conditions(args.where))
     found.look()
+    vega.script()  # so that the first page is quick; raises if its package is missing
     with Server((args.host, args.port), found) as server:
         print(server.address, flush=True)
         print("Stop it with Ctrl-C.", file=sys.stderr)
-        server.serve_forever()
+        with suppress(KeyboardInterrupt):  # the way to stop it
+            server.serve_forever(poll_interval=0.5)
     return 0

@@ -8,6 +8,7 @@ written is ignored.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,15 +18,22 @@ from faudit.store.files import write_whole
 CHECKSUM = 64  # characters of a SHA-256
 
 
+MISSING = (
+    "the report needs the package vl-convert-python: expected it, got none. "
+    "Install it with `pip install 'faudit[report]'`."
+)
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("vl_convert") is not None
+
+
 def script() -> str:
     """The script, which defines ``vegaEmbed``."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise ConfigError(
-            "the report needs the package vl-convert-python: expected it, got none. "
-            "Install it with `pip install 'faudit[report]'`."
-        ) from None
+    if not is_installed():
+        raise ConfigError(MISSING)
+    import vl_convert
+
     path = folder() / f"vega-{vl_convert.__version__}.js"
     if kept := read(path):
         return kept
