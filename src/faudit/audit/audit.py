@@ -71,7 +71,7 @@ class ControlIndex:
 
     def candidates(self, config: RunConfig) -> list[Run]:
         """The runs with the settings of the matched control, finished or not."""
-        return self._found.get(key(control_of(config)), [])
+        return self._found.get(key(control_of(config)), []) if config.rule in RULES else []
 
     def control(self, config: RunConfig) -> Control | None:
         """The matched control. One is enough, because others of the same seed are copies of it with other logging."""

@@ -104,11 +104,12 @@ def verdicts(out: Path) -> dict[str, tuple[str, str]]:
 
 def report(out: Path) -> Path:
     """Write the page about the runs, which uses the audits that ``verdicts`` has kept."""
-    from faudit.report.collection import collected
+    from faudit.report.collection import Collection
     from faudit.report.page import html
 
-    path = out / "report.html"
-    write_text(path, html(collected(store(out), protocol(DEFAULT), {})))
+    path, found = out / "report.html", Collection(store(out), protocol(DEFAULT))
+    found.look()
+    write_text(path, html(found))
     return path
 
 

@@ -14,9 +14,10 @@ from faudit.errors import FauditError
 from faudit.store.files import STDOUT, must_be_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from faudit.audit.protocol import Protocol
+    from faudit.report.collection import Collection
 
 HELP = "write the runs of a store as one page: verdicts, tables, plots and claims"
 
@@ -42,16 +43,16 @@ def add_protocol(own: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from faudit.audit.protocol import protocol
-    from faudit.report.collection import collected
+    from faudit.report.collection import must_hold_runs
     from faudit.report.page import html
-    from faudit.store.index import conditions
 
-    asked, wanted = protocol(args.protocol), conditions(args.where)
+    found = collection(args)
     if args.out != STDOUT:
         must_be_file(args.out)
     if args.audit:
-        measure(args.runs, asked, wanted=wanted, data_dir=args.data_dir)
-    found = collected(args.runs, asked, wanted)
+        measure(args.runs, protocol(args.protocol), chosen=found.chosen, data_dir=args.data_dir)
+    found.look()
+    must_hold_runs(found)
     write_page(args.out, html(found))
     complain(found.problems)
     if args.out != STDOUT:
@@ -59,14 +60,24 @@ def run(args: argparse.Namespace) -> int:
     return 2 if found.problems else 0
 
 
-def measure(runs: Path, asked: Protocol, *, wanted: Mapping[str, list[Any]], data_dir: Path | None) -> None:
+def collection(args: argparse.Namespace) -> Collection:
+    """The runs that the flags select, not yet read."""
+    from faudit.audit.protocol import protocol
+    from faudit.report.collection import Collection
+    from faudit.store.index import conditions, matches
+
+    wanted = conditions(args.where)
+    return Collection(args.runs, protocol(args.protocol), args.where, lambda entry: matches(entry, wanted))
+
+
+def measure(runs: Path, asked: Protocol, *, chosen: Callable[[Any], bool], data_dir: Path | None) -> None:
     """Audit every selected run that has ended, so that the page can show its verdict."""
     from faudit.audit.audit import ControlIndex, audit
-    from faudit.store.index import entries, matches
+    from faudit.store.index import entries
     from faudit.store.run import ENDED, Run
 
     found, _ = entries(runs)
-    chosen = [Run(Path(entry["run"])) for entry in found if matches(entry, wanted) and entry["status"] in ENDED]
+    chosen = [Run(Path(entry["run"])) for entry in found if chosen(entry) and entry["status"] in ENDED]
     beside = ControlIndex(runs)
     for place, one in enumerate(chosen, start=1):
         print(f"audit {place} of {len(chosen)}: {one.name}", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 from faudit.cli.flags import Parser, add_runs, add_where, count
-from faudit.cli.report import add_protocol
+from faudit.cli.report import add_protocol, collection
 from faudit.errors import ConfigError
 
 HELP = "show the page of a store in a browser, live while runs train"
@@ -29,11 +29,8 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.audit.protocol import protocol
     from faudit.report import vega
-    from faudit.report.collection import Collection
     from faudit.report.server import Server, is_loopback
-    from faudit.store.index import conditions
 
     if args.port > 65535:
         raise ConfigError(f"--port: expected a port from 0 to 65535, got {args.port}")
@@ -42,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
             f"--host: expected an address of this machine such as 127.0.0.1, got {args.host!r}. Anyone who can reach "
             "that address could read the runs. Add --allow-others if that is what you want."
         )
-    found = Collection(args.runs, protocol(args.protocol), conditions(args.where))
+    found = collection(args)
     found.look()
     vega.script()  # so that the first page is quick; raises if its package is missing
     with Server((args.host, args.port), found) as server:

@@ -6,7 +6,7 @@ time of these files decide whether it is read again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -26,7 +26,7 @@ from faudit.report.methods import differing, methods_of
 from faudit.report.runs import DAMAGED, Page, read
 from faudit.report.series import DIGITS, Columns
 from faudit.report.template import template
-from faudit.store.index import FILES, Overview, copies, copy_of, matches, sign
+from faudit.store.index import FILES, Overview, copies, copy_of, sign
 from faudit.store.rows import ENTRIES
 from faudit.store.run import ENDED, Run, runs_in
 
@@ -41,7 +41,8 @@ class Collection:
 
     store: Path
     protocol: Protocol
-    wanted: Mapping[str, list[Any]] = field(default_factory=dict)
+    where: Sequence[str] = ()  # the conditions of ``chosen``, as they were typed
+    chosen: Callable[[Overview], bool] = lambda entry: True  # which runs the page shows
     pages: dict[str, Page] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)  # a message for each run that is damaged or a copy
     changed: dict[str, int] = field(default_factory=dict)  # run → the look at which it last changed
@@ -67,7 +68,7 @@ class Collection:
             name: self._page(run, known.get(name), index) for name, run in runs.items() if str(run.path) not in twice
         }
         self._read = {name: kept for name, kept in self._read.items() if name in fresh}
-        chosen = {name: page for name, page in fresh.items() if page.config is None or self._matches(page)}
+        chosen = {name: page for name, page in fresh.items() if page.config is None or self.chosen(page.document)}
         for name in self.pages.keys() | chosen.keys():
             if self.pages.get(name) is not chosen.get(name):
                 self.changed[name] = self.looks
@@ -95,10 +96,6 @@ class Collection:
             self._read[run.name] = own, read(run, self.protocol, control=control)
         return self._read[run.name][1]
 
-    def _matches(self, page: Page) -> bool:
-        entry: Overview = page.document
-        return matches(entry, self.wanted)
-
     def _document(self, known: Mapping[str, RunConfig]) -> dict[str, Any]:
         whole = [page for page in self.pages.values() if page.config is not None]
         methods = methods_of(whole)
@@ -107,7 +104,7 @@ class Collection:
         return {
             "format": FORMAT,
             "store": str(self.store),
-            "where": [f"{name}={value}" for name, values in self.wanted.items() for value in values],
+            "where": list(self.where),
             "made": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "faudit": __version__,
             "digits": DIGITS,
@@ -135,6 +132,11 @@ class Collection:
         return self._claims[1]
 
     @property
+    def hidden(self) -> int:
+        """How many runs of the store are not shown."""
+        return len(self._read.keys() - self.pages.keys())
+
+    @property
     def runs(self) -> dict[str, dict[str, Any]]:
         """What the tables show of each run."""
         return {name: page.document for name, page in self.pages.items()}
@@ -155,14 +157,11 @@ def marks(run: Run) -> Marks:
     return (status, *(sign(f"{run.path}/{name}") for name in files))
 
 
-def collected(store: Path, protocol: Protocol, wanted: Mapping[str, list[Any]]) -> Collection:
-    """The selected runs of a store; raises if there are none."""
-    found = Collection(store, protocol, wanted)
-    found.look()
-    if not found.pages:
-        if wanted and found._read:
-            raise StoreError(
-                f"{store} has no run that matches --where: expected at least one, got none of {len(found._read)}"
-            )
-        raise StoreError(f"{store} holds no runs: expected at least one to report. Make one with `faudit train`.")
-    return found
+def must_hold_runs(found: Collection) -> None:
+    """Raise if a collection shows no run."""
+    if found.pages:
+        return
+    if found.hidden:
+        told = f"expected at least one, got none of {found.hidden}"
+        raise StoreError(f"{found.store} has no run that matches --where {' '.join(found.where)}: {told}.")
+    raise StoreError(f"{found.store} holds no runs: expected at least one to report. Make one with `faudit train`.")

@@ -17,20 +17,19 @@ WORST_FIRST = (WALK_BACK, INCONCLUSIVE, NOT_AUDITED, UNFINISHED, TRUSTWORTHY)
 
 
 def methods_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
-    """The methods in the order of their rules; each holds the names of its runs, one per seed."""
-    groups: dict[tuple[Any, ...], dict[int, Page]] = {}
+    """The methods in the order of their rules, each with the names of its runs."""
+    groups: dict[tuple[Any, ...], list[Page]] = {}
     for page in pages:
         if page.config is not None:
             key = (*identity(page.config), page.config.epochs, page.document["imported"])
-            groups.setdefault(key, {}).setdefault(page.config.seed, page)
+            groups.setdefault(key, []).append(page)
     alike: dict[str, list[Page]] = {}  # the first run of each method, by the short name that several may share
     for group in groups.values():
-        first = next(iter(group.values()))
-        alike.setdefault(short_name(first), []).append(first)
-    shown = {name: differing([page.document["config"] for page in pages]) for name, pages in alike.items()}
-    order = list(RULES)  # a control follows all rules
-    found = [method_of(list(group.values()), shown) for group in groups.values()]
-    found.sort(key=lambda one: (order.index(one["rule"]), one["name"]))
+        alike.setdefault(short_name(group[0]), []).append(group[0])
+    shown = {name: differing([page.document["config"] for page in some]) for name, some in alike.items()}
+    found = [method_of(group, shown) for group in groups.values()]
+    order = {name: place for place, name in enumerate(RULES)}  # a control follows all rules
+    found.sort(key=lambda one: (order.get(one["rule"], len(order)), one["name"]))
     return [{"key": place, **one} for place, one in enumerate(found)]
 
 
@@ -41,9 +40,10 @@ def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """One method: its runs differ only in the seed and in how they were measured."""
-    runs = [page.document for page in group]
-    judged = [(page.config, page.verdict) for page in group if page.config and page.verdict]
+    """One method: its runs differ only in the seed and in how they were measured. The first run of a seed counts."""
+    firsts = list({page.document["seed"]: page for page in reversed(group)}.values())[::-1]
+    runs = [page.document for page in firsts]
+    judged = [(page.config, page.verdict) for page in firsts if page.config and page.verdict]
     words = [run["verdict"] for run in runs]
     word = next(word for word in WORST_FIRST if word in words)
     last = [run["last"] for run in runs]
@@ -51,11 +51,11 @@ def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict
         [value for one in last if (value := number(one[name])) is not None]
         for name in ("test_acc", "gamma", "null_mean", "null_std")
     )
-    return rounded_all(
+    found: dict[str, Any] = rounded_all(
         {
             "name": name_of(group[0], shown),
             "rule": runs[0]["rule"],
-            "runs": [run["name"] for run in runs],
+            "runs": [page.name for page in group],
             "seeds": [run["seed"] for run in runs],
             "verdict": word,
             "sentence": sentence_of(runs, word),
@@ -71,6 +71,7 @@ def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict
             "checks": [check.to_json() for check in method(judged).checks] if judged else [],
         }
     )
+    return found
 
 
 def short_name(page: Page) -> str:

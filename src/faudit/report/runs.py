@@ -15,6 +15,7 @@ from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, command
 from faudit.errors import StoreError
 from faudit.report.series import Columns, columns, rounded_all
+from faudit.rules import RULES
 from faudit.store.rows import Row, growth
 from faudit.store.run import ENDED, Run
 from faudit.store.summary import summary
@@ -64,7 +65,7 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
         "environment": environment,
         "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id")},
-        "command": command(config, runs="runs"),
+        "command": command(config, runs="runs") if config.rule in RULES else "",
         "last": last_numbers(rows, last),
         "verdict": word,
         "sentence": sentence,
@@ -118,7 +119,8 @@ def null_of(row: Row) -> dict[str, Any]:
     if not draws or not all(draws):
         none = draws is not None and not any(draws)  # measured, but there is no feedback to draw
         return {"null_mean": deep_mean(row.get("gamma_null_mean")), "null_std": None, "null_none": none}
-    means = [value for draw in zip(*draws, strict=True) if (value := deep_mean(draw)) is not None]
+    found = [deep_mean(draw) for draw in zip(*draws, strict=True)]
+    means = [value for value in found if value is not None and math.isfinite(value)]
     return {
         "null_mean": fmean(means) if means else None,
         "null_std": stdev(means) if len(means) > 1 else None,

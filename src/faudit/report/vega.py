@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 from faudit.errors import ConfigError, StoreError
@@ -34,10 +35,10 @@ def script() -> str:
         raise ConfigError(MISSING)
     import vl_convert
 
-    path = folder() / f"vega-{vl_convert.__version__}.js"
+    path = folder() / f"vega-{version('vl-convert-python')}.js"
     if kept := read(path):
         return kept
-    made = vl_convert.javascript_bundle()
+    made: str = vl_convert.javascript_bundle(None)
     with suppress(StoreError, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, f"{checksum(made)}\n{made}".encode())
@@ -46,7 +47,7 @@ def script() -> str:
 
 def folder() -> Path:
     """The cache folder of faudit for this user."""
-    import pooch
+    import pooch  # type: ignore[import-untyped] # pooch publishes no types
 
     return Path(pooch.os_cache("faudit"))
 

@@ -16,8 +16,7 @@ function index() {
   methodOf = {};
   for (const method of report.methods) for (const name of method.runs) methodOf[name] = method;
 }
-// Two runs of one seed are one run of the method; the second is drawn with the first.
-const method = (run) => methodOf[run.name] || report.methods.find((one) => one.rule === run.rule);
+const method = (run) => methodOf[run.name];
 
 const COMPARE = {
   "=": (a, b) => a === b, "!=": (a, b) => a !== b, "<": (a, b) => Number(a) < Number(b), ">": (a, b) => Number(a) > Number(b),
