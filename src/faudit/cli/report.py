@@ -77,10 +77,10 @@ def measure(runs: Path, asked: Protocol, *, chosen: Callable[[Any], bool], data_
     from faudit.store.run import ENDED, Run
 
     found, _ = entries(runs)
-    chosen = [Run(Path(entry["run"])) for entry in found if chosen(entry) and entry["status"] in ENDED]
+    ended = [Run(Path(entry["run"])) for entry in found if chosen(entry) and entry["status"] in ENDED]
     beside = ControlIndex(runs)
-    for place, one in enumerate(chosen, start=1):
-        print(f"audit {place} of {len(chosen)}: {one.name}", file=sys.stderr, flush=True)
+    for place, one in enumerate(ended, start=1):
+        print(f"audit {place} of {len(ended)}: {one.name}", file=sys.stderr, flush=True)
         try:
             audit(one, asked, data_dir=data_dir, beside=beside)
         except FauditError as error:

@@ -68,7 +68,7 @@ class Collection:
             name: self._page(run, known.get(name), index) for name, run in runs.items() if str(run.path) not in twice
         }
         self._read = {name: kept for name, kept in self._read.items() if name in fresh}
-        chosen = {name: page for name, page in fresh.items() if page.config is None or self.chosen(page.document)}
+        chosen = {name: page for name, page in fresh.items() if page.config is None or self.chosen(dict(page.overview))}
         for name in self.pages.keys() | chosen.keys():
             if self.pages.get(name) is not chosen.get(name):
                 self.changed[name] = self.looks

@@ -46,7 +46,7 @@ def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict
     judged = [(page.config, page.verdict) for page in firsts if page.config and page.verdict]
     words = [run["verdict"] for run in runs]
     word = next(word for word in WORST_FIRST if word in words)
-    last = [run["last"] for run in runs]
+    last = [page.last for page in firsts]
     accuracy, gamma, null, spread = (
         [value for one in last if (value := number(one[name])) is not None]
         for name in ("test_acc", "gamma", "null_mean", "null_std")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -33,6 +33,8 @@ class Page:
     verdict: Verdict | None
     document: dict[str, Any]
     series: Columns
+    last: Mapping[str, Any]  # the last numbers, not rounded, so that a spread over seeds is exact
+    overview: Mapping[str, Any]  # what ``--where`` asks about, as in ``faudit show --json``
 
 
 def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
@@ -55,6 +57,7 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
             word, sentence = NOT_AUDITED, f"{error}. Run `faudit audit {run.name}`."
     shown = list(audited.case.rows) if audited else rows
     last = shown[-1] if shown else Row()
+    numbers = last_numbers(rows, last)
     document = {
         "name": run.name,
         "id": config.run_id,
@@ -66,7 +69,7 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "environment": environment,
         "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id")},
         "command": command(config, runs="runs") if config.rule in RULES else "",
-        "last": last_numbers(rows, last),
+        "last": numbers,
         "verdict": word,
         "sentence": sentence,
         "remarks": told,
@@ -76,13 +79,15 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "measured_later": sorted(last.keys() - rows[-1].keys()) if rows else [],  # by an audit, on the checkpoint
     }
     verdict = audited.verdict if audited else None
-    return Page(run.name, config, verdict, rounded_all(document), columns(shown))
+    overview = {"run": str(run.path), "run_id": config.run_id, "status": status.value, **summary(rows)}
+    overview["config"] = document["config"]
+    return Page(run.name, config, verdict, rounded_all(document), columns(shown), numbers, overview)
 
 
 def damaged(run: Run, problem: str) -> Page:
     """A run that cannot be read."""
     document = {"name": run.name, "status": DAMAGED, "verdict": DAMAGED, "sentence": problem}
-    return Page(run.name, None, None, document, {})
+    return Page(run.name, None, None, document, {}, {}, {})
 
 
 def last_epoch(rows: Sequence[Row]) -> int:

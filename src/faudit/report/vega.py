@@ -38,7 +38,7 @@ def script() -> str:
     path = folder() / f"vega-{version('vl-convert-python')}.js"
     if kept := read(path):
         return kept
-    made: str = vl_convert.javascript_bundle(None)
+    made: str = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]  # its stub lacks the default
     with suppress(StoreError, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, f"{checksum(made)}\n{made}".encode())

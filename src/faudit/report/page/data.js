@@ -64,7 +64,7 @@ async function poll(onchange, onstate) {
         index();
         onchange(Object.keys(news.runs));
       }
-      onstate(true);
+      onstate(answer.status === 200 || answer.status === 304);
     } catch (error) {
       if (!(error instanceof TypeError)) throw error;  // the request failed: the server has stopped
       onstate(false);

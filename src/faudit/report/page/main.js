@@ -21,6 +21,9 @@ function later() {
 function drawSelection() {
   drawRuns();
   drawFindings();
+  drawPlots();
+}
+function drawPlots() {
   if (series) { drawTrajectoryControls(); drawLayerControls(); }
 }
 
@@ -30,21 +33,18 @@ function drawTrajectoryControls() {
   const places = trajectory.entry ? placesOf(trajectory.entry) : [];
   if (!places.some(([key]) => key === trajectory.place)) trajectory.place = places.length ? (trajectory.entry.startsWith("gamma") || trajectory.entry.startsWith("rho") ? places[Math.min(1, places.length - 1)][0] : places[0][0]) : "";
   const again = (key) => (found) => { trajectory[key] = found; drawTrajectoryControls(); };
-  const form = byId("trajectory-controls"), held = [...form.querySelectorAll("select,input")].indexOf(document.activeElement);
-  fill(form,
+  refill(byId("trajectory-controls"),
     choice("entry", entries.map((name) => [name, name]), trajectory.entry, (name) => { trajectory.entry = name; trajectory.place = "?"; drawTrajectoryControls(); }),
     choice("place", places, trajectory.place, again("place")),
     choice("axis", [["auto", "log if it spans decades"], ["linear", "linear"], ["log", "logarithmic"]], trajectory.scale, again("scale")),
     choice("seeds", [["band", "mean ± s.d."], ["lines", "one line per seed"]], trajectory.seeds, again("seeds")),
     tick("mark where checks first fire (▾)", trajectory.fires, again("fires")));
-  if (held >= 0) form.querySelectorAll("select,input")[held]?.focus();
   whenSeen(byId("trajectories"), drawTrajectory);
 }
 function drawLayerControls() {
   const runs = selected().filter((run) => run.verdict !== "damaged");
   if (!runs.some((run) => run.name === layers.run)) layers.run = runs.length ? runs[0].name : "";
-  const form = byId("layer-controls");
-  if (!form.contains(document.activeElement)) fill(form, choice("run", runs.map((run) => [run.name, `${method(run).name}, seed ${run.seed}`]), layers.run, (name) => { layers.run = name; whenSeen(byId("layers"), drawLayers); }));
+  refill(byId("layer-controls"), choice("run", runs.map((run) => [run.name, `${method(run).name}, seed ${run.seed}`]), layers.run, (name) => { layers.run = name; whenSeen(byId("layers"), drawLayers); }));
   whenSeen(byId("layers"), drawLayers);
 }
 
@@ -99,8 +99,8 @@ async function start() {
   window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; whenSeen(byId("trajectories"), drawTrajectory); whenSeen(byId("layers"), drawLayers); } });
   window.addEventListener("beforeprint", () => { for (const section of [...waiting.keys()]) run(section); });
   await unpack();
-  drawSelection();
-  document.documentElement.setAttribute("data-ready", "yes");
+  drawPlots();
+  document.documentElement.setAttribute("data-ready", Math.round(performance.now()));  // milliseconds since the click
   if (report.live) follow();
 }
 function follow() {

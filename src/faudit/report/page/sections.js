@@ -111,7 +111,7 @@ function drawFindings() {
   const rows = whole().filter((run) => chosen.has(run.name)).flatMap((run) => [...run.findings.map((finding) => ({run, finding})), ...run.labels.map((finding) => ({run, finding, label: true}))]);
   tables.findings.update(rows.filter(({finding}) => !findingFilter.status || finding.status === findingFilter.status));
   const words = [...new Set(rows.map(({finding}) => finding.status))];
-  fill(byId("finding-controls"), choice("finding", [["", "all"], ...words.map((word) => [word, word])], findingFilter.status, (word) => { findingFilter.status = word; drawFindings(); }));
+  refill(byId("finding-controls"), choice("finding", [["", "all"], ...words.map((word) => [word, word])], findingFilter.status, (word) => { findingFilter.status = word; drawFindings(); }));
 }
 function drawClaims() {
   const host = byId("claims-tables");
@@ -131,7 +131,7 @@ function showRun(name, jump = false) {
   shownRun = name in report.runs ? name : Object.keys(report.runs)[0] || "";
   const run = report.runs[shownRun];
   const names = Object.keys(report.runs);
-  fill(byId("run-controls"), choice("run", names.map((one) => [one, one]), shownRun, (one) => showRun(one)));
+  refill(byId("run-controls"), choice("run", names.map((one) => [one, one]), shownRun, (one) => showRun(one)));
   fill(byId("run-downloads"));
   if (!run) { fill(byId("run-details"), make("p", {class: "lead"}, "No runs yet.")); return; }
   if (run.verdict === "damaged") { fill(byId("run-details"), badge("damaged"), make("p", {}, run.sentence)); } else {

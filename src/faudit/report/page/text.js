@@ -53,6 +53,14 @@ const prose = (text) => make("span", {}, ...String(text).split("`").map((part, p
 const byId = (id) => document.getElementById(id);
 const fill = (element, ...children) => element.replaceChildren(...children);
 
+// New controls in place of old ones; the focus stays at its place, so that a keyboard can go on.
+function refill(form, ...children) {
+  const controls = () => [...form.querySelectorAll("select, input, button")];
+  const held = controls().indexOf(document.activeElement);
+  fill(form, ...children);
+  if (held >= 0) controls()[held]?.focus();
+}
+
 const BADGES = {
   "trustworthy": ["good", "✓"], "needs walk-back": ["bad", "✗"], "inconclusive": ["open", "?"],
   "passed": ["good", "✓"], "fired": ["bad", "✗"], "undecided": ["open", "?"], "invalid": ["open", "!"],
