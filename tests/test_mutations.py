@@ -66,6 +66,7 @@ OWN_TYPE = "test_the_limit_is_that_of_the_networks_own_type"
 HUNDRED = "test_the_limit_is_a_hundred_rounding_steps_of_one"
 NOT_A_NUMBER = "test_an_error_that_is_no_number_is_not_fitted"
 LOCAL_LOSS, PEPITA, FORWARD = (f"tests/rules/test_{name}.py" for name in ("local_loss", "pepita", "forward_forward"))
+VECTORS = "tests/papers/lillicrap/test_runs.py"
 GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
 BACKWARD, SIGNS, KP, MIRROR = (
     f"tests/rules/test_{name}.py" for name in ("backward", "sign_symmetry", "kolen_pollack", "weight_mirror")
@@ -386,6 +387,14 @@ DEFECTS = [
            "tests/nets/test_resnet.py"),
     Defect("running statistics that a rule trains", "rules/rule.py",
            "return not is_buffer(name)", "return True", RULES),
+    Defect("vectors taken for classes", "probes/probe.py",
+           '"classes": not self.y.is_floating_point()', '"classes": True', VECTORS),
+    Defect("the error of vectors relative to zero and not to their mean", "train.py",
+           "(targets - targets.mean(dim=0)).square()", "targets.square()", VECTORS),
+    Defect("vectors given to a rule that needs classes", "experiment.py",
+           "if rule.no_vectors is not None:", "if rule.no_vectors == config.rule:", VECTORS),
+    Defect("vectors compared by an accuracy that does not exist", "audit/checks/depth.py",
+           "if not case.classes:", "if case.classes < 0:", VECTORS),
     Defect("a last batch of one under a BatchNorm", "experiment.py",
            "if smallest < net.least_batch:", "if config.batch_size < net.least_batch:", "tests/test_experiment.py"),
     Defect("a weight that sends its error back itself", "rules/backward.py",
@@ -480,7 +489,8 @@ DEFECTS = [
     Defect("three digits on the page", "report/series.py",
            "DIGITS = 6", "DIGITS = 3", f"{SEEN}::test_every_number_of_every_row_is_on_the_page"),
     Defect("a deep mean that counts the first block", "report/runs.py",
-           "list(values or [])[1:] or", "list(values or []) or", f"{SEEN}::test_the_null_is_that_of_the_deep_mean_over_whole_draws"),
+           "list(values or [])[1:] or", "list(values or []) or",
+           f"{SEEN}::test_the_null_is_that_of_the_deep_mean_over_whole_draws"),
     Defect("a verdict that does not see its control", "report/collection.py",
            "*(mark for control in beside for mark in self._seen[control.name])", "",
            f"{SEEN}::test_a_control_that_ends_changes_the_verdict_of_its_run"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from faudit.store.run import Run, runs_in
     from faudit.train import fit
     from faudit.watch.model import audit_model
+    from faudit.watch.trained import load_model, rule_state
 
 __version__ = "0.1.0"
 
@@ -45,11 +46,14 @@ __all__ = [
     "audit_model",
     "fit",
     "generators",
+    "load_model",
+    "rule_state",
     "runs_in",
 ]
 
 _HOMES = {
     "faudit.watch.model": ("audit_model",),
+    "faudit.watch.trained": ("load_model", "rule_state"),
     "faudit.config": ("RunConfig",),
     "faudit.data": ("DATASETS",),
     "faudit.data.dataset": ("Dataset",),

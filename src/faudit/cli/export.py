@@ -90,10 +90,9 @@ def recipe_of(runs: Path, paper: Paper) -> tuple[str, int | None]:
 
 
 def export_table(args: argparse.Namespace) -> int:
-    from faudit.store.index import conditions
     from faudit.store.table import export
 
-    count, damaged = export(args.runs, args.out, form=args.format, wanted=conditions(args.where))
+    count, damaged = export(args.runs, args.out, form=args.format, where=args.where)
     complain(damaged)
     if args.out != STDOUT:
         print(args.out)

@@ -38,7 +38,6 @@ def run(args: argparse.Namespace) -> int:
 
     if args.member:
         return card(args)
-    wanted = conditions(args.where)
     if args.name and args.where:
         raise ConfigError(f"--where selects runs of a store: expected no RUN with it, got {args.name!r}")
     if args.name:
@@ -50,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
             say(run_table(chosen), settings_line(chosen))
         return 0
     found, damaged = entries(args.runs)
+    wanted = conditions(args.where, found)
     found = [entry for entry in found if matches(entry, wanted)]
     if args.json:
         print("[" + ",\n".join(map(as_json, found)) + "]")

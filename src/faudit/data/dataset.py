@@ -1,10 +1,15 @@
-"""The contract of a dataset: all samples in memory, and what is needed to normalise and augment them."""
+"""The contract of a dataset: all samples in memory, and what is needed to normalise and augment them.
+
+A sample belongs to one of several classes, or its target is a vector (``classes`` is 0).
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,10 +27,10 @@ class Dataset:
 
     name: str
     train_x: Tensor  # [N, C, H, W], uint8 for images
-    train_y: Tensor  # int64 [N]
+    train_y: Tensor  # int64 [N], or float32 [N, outputs] if the targets are vectors
     test_x: Tensor
     test_y: Tensor
-    classes: int
+    classes: int  # 0 if the targets are vectors
     mean: tuple[float, ...]  # per channel, of x / scale
     std: tuple[float, ...]
     scale: float = 255.0
@@ -39,6 +44,13 @@ class Dataset:
                     f"{self.name} {split} samples: expected uint8 or float32 [N, {len(self.mean)}, H, W], "
                     f"got {x.dtype} {list(x.shape)}"
                 )
+            if self.classes == 0:
+                if len(y) == 0 or y.shape != (len(x), self.outputs) or y.dtype != torch.float32:
+                    raise DataError(
+                        f"{self.name} {split} targets: expected float32 [{len(x)}, {self.outputs}], "
+                        f"got {y.dtype} {list(y.shape)}"
+                    )
+                continue
             if y.shape != (len(x),) or y.dtype != torch.int64:
                 raise DataError(
                     f"{self.name} {split} labels: expected {len(x)} int64 labels, got {y.dtype} {list(y.shape)}"
@@ -51,13 +63,14 @@ class Dataset:
         """The shape of one sample, (C, H, W)."""
         return tuple(self.train_x.shape[1:])
 
+    @property
+    def outputs(self) -> int:
+        """The number of outputs of a net for this dataset: one for each class, or for each entry of a target."""
+        return self.classes or self.train_y.shape[-1]
+
     def normalise(self, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """The samples as the net reads them: ``(x / scale − mean) / std``."""
-        shape = (1, -1) + (1,) * (x.ndim - 2)
-        shift = torch.tensor(self.mean, dtype=dtype, device=x.device).mul(self.scale).view(shape)
-        factor = torch.tensor(self.std, dtype=dtype, device=x.device).mul(self.scale).reciprocal().view(shape)
-        fresh = x.to(dtype, copy=True)  # a copy even if x has the dtype: the dataset's own samples must not change
-        return fresh.sub_(shift).mul_(factor)
+        return normalised(x, self.mean, self.std, scale=self.scale, dtype=dtype)
 
     def with_pixels(self, pixels: str) -> Dataset:
         """The dataset as the setting ``pixels`` asks: "standard", as it is, or "unit", read as ``x / scale``."""
@@ -85,6 +98,11 @@ class Dataset:
         chosen = torch.arange(size) * len(self.test_x) // size
         return self.test_x[chosen], self.test_y[chosen]
 
+    def about(self) -> dict[str, Any]:
+        """What a net must know of the samples, for JSON: a run keeps it, so that its net can be built without data."""
+        about = {"shape": list(self.sample_shape), "outputs": self.outputs}
+        return {**about, "mean": list(self.mean), "std": list(self.std), "scale": self.scale}
+
     def fingerprint(self) -> str:
         """The SHA-256 of all samples and labels: it differs if a single pixel differs."""
         return self._fingerprint
@@ -96,3 +114,12 @@ class Dataset:
             digest.update(repr((str(part.dtype), tuple(part.shape))).encode())
             digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()
+
+
+def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float], *, scale: float, dtype: torch.dtype) -> Tensor:
+    """``(x / scale − mean) / std`` per channel, as a new tensor."""
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    shift = torch.tensor(mean, dtype=dtype, device=x.device).mul(scale).view(shape)
+    factor = torch.tensor(std, dtype=dtype, device=x.device).mul(scale).reciprocal().view(shape)
+    fresh = x.to(dtype, copy=True)  # a copy even if x has the dtype: the dataset's own samples must not change
+    return fresh.sub_(shift).mul_(factor)

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from faudit import __version__
-from faudit.config import all_keys, attribute, known
+from faudit.config import all_keys, attribute, known, like
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import unknown
 from faudit.store.files import refusals
@@ -154,10 +154,14 @@ def put(path: Path, fresh: Mapping[str, tuple[str, bytes]], gone: Iterable[str])
         database.executemany("DELETE FROM runs WHERE name = ?", [(name,) for name in gone])
 
 
-def conditions(words: Sequence[str]) -> dict[str, list[Any]]:
-    """Parse ``KEY=VALUE`` words: a run must match every key, with any of the values given for it."""
+def conditions(words: Sequence[str], found: Sequence[Overview] = ()) -> dict[str, list[Any]]:
+    """Parse ``KEY=VALUE`` words: a run must match every key, with any of the values given for it.
+
+    A setting of an own member is known if one of the runs ``found`` has it.
+    """
     wanted: dict[str, list[Any]] = {}
     problems = []
+    own = {name: value for entry in found if "members" in entry for name, value in entry["config"].items()}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
@@ -166,11 +170,11 @@ def conditions(words: Sequence[str]) -> dict[str, list[Any]]:
             problems.append(f"--where {unknown('status', text, STATES)}")
         elif key == "status":
             wanted.setdefault(key, []).append(text)
-        elif key not in all_keys():
+        elif key not in all_keys() and key not in own:
             problems.append(f"--where {unknown('setting', key, [*all_keys(), 'status'])}")
         else:
             try:
-                wanted.setdefault(key, []).append(value_of(key, text))
+                wanted.setdefault(key, []).append(value_of(key, text, own.get(key)))
             except ValueError as error:
                 problems.append(f"--where {key}: expected {error}, got {text!r}")
     if problems:
@@ -178,12 +182,12 @@ def conditions(words: Sequence[str]) -> dict[str, list[Any]]:
     return wanted
 
 
-def value_of(key: str, text: str) -> Any:
-    """Parse the value of a setting, in the form that ``config`` has in an overview."""
-    setting = known()[attribute(key)]
-    value = setting.parse(
-        {"true": True, "false": False}.get(text, text) if isinstance(setting.first.default, bool) else text
-    )
+def value_of(key: str, text: str, other: Any = None) -> Any:
+    """Parse the value of a setting, in the form that ``config`` has in an overview, or like another value of it."""
+    setting = known().get(attribute(key))
+    default = setting.first.default if setting else tuple(other) if isinstance(other, list) else other
+    parse = setting.parse if setting else like(default)
+    value = parse({"true": True, "false": False}.get(text, text) if isinstance(default, bool) else text)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from faudit.config import attribute, known
 from faudit.errors import ConfigError, StoreError
 from faudit.probes import NESTED
 from faudit.store.files import replacing
-from faudit.store.index import Overview, entries, matches
+from faudit.store.index import Overview, conditions, entries, matches
 from faudit.store.rows import ENTRIES, Row
 from faudit.store.run import Run
 
@@ -36,13 +36,15 @@ class Column:
     places: list[int] = field(default_factory=list)
 
     @classmethod
-    def declared(cls, name: str) -> Column:
-        """The column of a setting, of an entry, or of the run id and status."""
+    def declared(cls, name: str, value: Any) -> Column:
+        """The column of a setting, of an entry, or of the run id and status; of another setting by a value of it."""
         if entry := ENTRIES.logged.get(name):
             return cls(KINDS[entry.kind], [0] * (0 if entry.shape == "scalar" else 2 if entry.shape in NESTED else 1))
         setting = known().get(attribute(name))
-        default = setting.first.default if setting else ""
-        return cls(int, [0]) if isinstance(default, tuple) else cls(type(default))
+        default = setting.first.default if setting else value
+        if isinstance(default, tuple | list):
+            return cls(type(default[0]) if default and not setting else int, [0])
+        return cls(type(default))
 
     def widen(self, value: Any, level: int = 0) -> None:
         """Extend the lengths to fit one more value."""
@@ -76,7 +78,7 @@ class Table:
             alike.setdefault(tuple(dict.fromkeys(itertools.chain.from_iterable(lines))), []).append(run)
             for name, value in itertools.chain.from_iterable(line.items() for line in lines):
                 if name not in found:
-                    found[name] = Column.declared(name)
+                    found[name] = Column.declared(name, value)
                 found[name].widen(value)
         for names in sorted(alike, key=lambda names: -len(alike[names])):
             self.columns |= {name: found[name] for name in names}
@@ -93,10 +95,11 @@ def cells(run: Overview, row: Row) -> dict[str, Any]:
     return {"run_id": run["run_id"], "status": run["status"], **run["config"], **row}
 
 
-def export(runs: Path, out: Path, *, form: str, wanted: Mapping[str, list[Any]]) -> tuple[int, list[str]]:
+def export(runs: Path, out: Path, *, form: str, where: Sequence[str]) -> tuple[int, list[str]]:
     """Write the rows of matching runs; returns the number of rows, and a message for each run left out."""
     write = WRITERS[form]()
     found, damaged = entries(runs)
+    wanted = conditions(where, found)
     table = Table([run for run in found if matches(run, wanted)])
     table.survey()
     if not table.columns:
