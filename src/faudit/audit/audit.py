@@ -15,7 +15,7 @@ from faudit.audit.checks.check import Case, Control
 from faudit.audit.judge import Verdict, judge
 from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, identity
-from faudit.errors import StoreError
+from faudit.errors import ConfigError, StoreError
 from faudit.probes import PROBES
 from faudit.registry import declared
 from faudit.rules import RULES, control_name
@@ -71,7 +71,10 @@ class ControlIndex:
 
     def candidates(self, config: RunConfig) -> list[Run]:
         """The runs with the settings of the matched control, finished or not."""
-        return self._found.get(key(control_of(config)), []) if config.rule in RULES else []
+        try:
+            return self._found.get(key(control_of(config)), [])
+        except ConfigError:  # a rule that has no control, or whose file is not here
+            return []
 
     def control(self, config: RunConfig) -> Control | None:
         """The matched control. One is enough, because others of the same seed are copies of it with other logging."""
@@ -152,12 +155,14 @@ def declared_facts(config: RunConfig, row: Row) -> Facts:
     sizes = {name: row.get(name) for name in ("test_samples", "classes", "eval_samples")}
     if None in sizes.values():
         raise StoreError("Its rows are of an older faudit and lack the size of the test set")
+    if config.rule not in tuple(RULES):  # code of the user, which is run only for an audit
+        raise StoreError("Its rule is not part of faudit, so only an audit knows its facts")
     own = RULES.source(config.rule)[1]
     reasons: dict[str, str | None] = dict.fromkeys(("no_control", "no_credit"))
     for name in reasons:
         with suppress(KeyError):
             reasons[name] = declared(own, name)
-    return Facts(trains_blocks=config.rule not in RULES.controls, **reasons, **sizes)  # type: ignore[arg-type]  # checked
+    return Facts(trains_blocks=config.rule != control_name(config.rule), **reasons, **sizes)  # type: ignore[arg-type]  # checked
 
 
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from faudit.report.runs import Page
-from faudit.rules import RULES
 
 DASHES: dict[Any, list[float]] = {"-": [], "--": [6, 3], "-.": [7, 2, 2, 2], ":": [2, 2]}
 DARK = 0.40  # luminance that a line needs on a dark page
@@ -15,17 +14,14 @@ LENGTH = 1.5  # pixels per unit of matplotlib's dashes
 
 def looks_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
     """The look of each method: the colour of its rule and penalty, and a dash that no other with this colour has."""
-    from faudit.figures.style import COLOURS, look
     from faudit.figures.style import DASHES as OTHERS
+    from faudit.figures.style import look
 
     found, met = [], dict[str, int]()
     for page in pages:
         assert page.config is not None, "a damaged run is not drawn"
         settings = page.config.settings
-        if page.config.rule in RULES:
-            _, how = look({"rule": page.config.rule, "penalty": settings.get("penalty", 0.0)})
-        else:  # a rule of which faudit knows only the name
-            how = {"color": COLOURS[sum(map(ord, page.config.rule)) % len(COLOURS)], "linestyle": "-"}
+        _, how = look({"rule": page.config.rule, "penalty": settings.get("penalty", 0.0)})
         colour, place = how["color"], met.get(how["color"], 0)
         met[colour] = place + 1
         dash = how["linestyle"] if place == 0 else OTHERS[place % len(OTHERS)]
