@@ -34,6 +34,8 @@ def row(config: RunConfig, epoch: int, noise: random.Random) -> Row:
             "acc_eval": 0.1 + (accuracy - 0.1) * (1.0 - math.exp(-epoch / 5.0)) + noise.gauss(0.0, 0.004),
             "loss_eval": 2.3,
             "eval_samples": 1024,
+            "test_samples": 10_000,
+            "classes": 10,
             "test_acc": accuracy + noise.gauss(0.0, 0.004) if epoch == config.epochs else None,
             "train_loss": None if epoch == 0 else 2.0,
             "seconds": 1.0,
