@@ -15,7 +15,7 @@ from faudit.settings import whole
 from faudit.sweep.trackers import TRACKERS
 
 if TYPE_CHECKING:
-    from faudit.figures.plan import Plan
+    from faudit.figures.plan import Plan, Recipe
     from faudit.papers.paper import Paper
 
 
@@ -109,8 +109,8 @@ def trackers_of(args: argparse.Namespace) -> dict[str, Path]:
     return {name: folder for name in TRACKERS if (folder := getattr(args, name)) is not None}
 
 
-def plan_of(args: argparse.Namespace, paper: Paper) -> Plan:
-    """The plan of a paper with the flags of ``add_plan``."""
+def plan_of(args: argparse.Namespace, paper: Paper | Recipe) -> Plan:
+    """The plan of a paper or recipe with the flags of ``add_plan``."""
     if args.epochs == 0:
         raise ConfigError("--epochs: expected at least 1, got 0")
     if args.data is not None and args.data not in DATASETS:
