@@ -17,6 +17,7 @@ an earlier version may have fewer ties; those that it has are checked.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import itertools
 import json
@@ -34,7 +35,7 @@ import orjson
 
 from faudit.config import RunConfig, quoted
 from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
-from faudit.registry import nearest
+from faudit.registry import nearest, some_of
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
 from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIME, TIMINGS, Row, from_lines, is_time, to_line
 
@@ -281,8 +282,9 @@ class Run:
             return aside
 
 
-def runs_in(store: Path) -> list[Run]:
+def runs_in(store: Path | str) -> list[Run]:
     """Every run of a store, by name. Rows without a configuration are a run that lost it."""
+    store = Path(store)
     with refusals(store):
         if store.is_dir():
             found = map(Run, sorted(store.iterdir()))
@@ -291,16 +293,42 @@ def runs_in(store: Path) -> list[Run]:
 
 
 def run_named(name: str, runs: Path) -> Run:
-    """Find a run by its directory, or by its name in the store."""
+    """Find one run by its directory, by its name in the store, or by a prefix or pattern that only one name has."""
+    found = runs_named(name, runs)
+    if len(found) > 1:
+        raise StoreError(
+            f"{name!r} is not one run: {len(found)} runs in {runs} match. Name one of "
+            f"{some_of([run.name for run in found])}."
+        )
+    return found[0]
+
+
+def runs_named(name: str, runs: Path) -> list[Run]:
+    """The runs of a name: one directory or name, or every run whose name has this prefix or fits this pattern."""
     with refusals(name):
         run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
-    if run.status == Status.NEW and not run.rows_file.exists():
-        names = [run.name for run in runs_in(runs)]
-        raise StoreError(
-            f"unknown run {name!r}{nearest(name, names)}: expected a directory or one of the {len(names)} runs in "
-            f"{runs}. List them with `faudit show --runs {runs}`."
-        )
-    return run
+    if name and (run.status != Status.NEW or run.rows_file.exists()):
+        return [run]
+    names = [run.name for run in runs_in(runs)]
+    found = matching(name, names)
+    if not found:
+        raise unknown_run(name, names, runs)
+    return [Run(runs / hit) for hit in found]
+
+
+def matching(name: str, names: Sequence[str]) -> list[str]:
+    """The names that are equal to a name, or else start with it, or else fit it as a pattern with * ? [ ]."""
+    if name in names:
+        return [name]
+    begin = [one for one in names if name and one.startswith(name)]
+    return begin or fnmatch.filter(names, name)
+
+
+def unknown_run(name: str, names: Sequence[str], runs: Path | str) -> StoreError:
+    return StoreError(
+        f"unknown run {name!r}{nearest(name, names)}: expected a directory, or the name, a prefix or a pattern of one "
+        f"of the {len(names)} runs in {runs}. List them with `faudit show --runs {runs}`."
+    )
 
 
 def run_id_in(name: str) -> str | None:

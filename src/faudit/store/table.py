@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from faudit.config import attribute, known
 from faudit.errors import ConfigError, StoreError
 from faudit.probes import NESTED
 from faudit.store.files import replacing
-from faudit.store.index import Overview, entries, matches
+from faudit.store.index import Overview, entries
 from faudit.store.rows import ENTRIES, Row
 from faudit.store.run import Run
+from faudit.store.where import Condition, matches
 
 TOGETHER = 256  # runs per write to a Parquet file
 KINDS: dict[str, type] = {"number": float, "count": int, "flag": bool}
@@ -93,7 +94,7 @@ def cells(run: Overview, row: Row) -> dict[str, Any]:
     return {"run_id": run["run_id"], "status": run["status"], **run["config"], **row}
 
 
-def export(runs: Path, out: Path, *, form: str, wanted: Mapping[str, list[Any]]) -> tuple[int, list[str]]:
+def export(runs: Path, out: Path, *, form: str, wanted: Sequence[Condition]) -> tuple[int, list[str]]:
     """Write the rows of matching runs; returns the number of rows, and a message for each run left out."""
     write = WRITERS[form]()
     found, damaged = entries(runs)
