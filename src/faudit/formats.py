@@ -96,8 +96,8 @@ def probability(value: float | None) -> str:
 
 
 LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\textdollar{}", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", "±": r"$\pm$",
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\textdollar{}", "#": r"\#", "_": r"\_", "{": r"\{", 
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", "±": r"$\pm$",
     "×": r"$\times$", "−": "$-$", "–": "--", "…": r"\ldots{}", "≤": r"$\leq$", "≥": r"$\geq$", "°": r"$^\circ$",
     "‖": r"$\|$", "Γ": r"$\Gamma$", "λ": r"$\lambda$", "ρ": r"$\rho$", "Δ": r"$\Delta$", "→": r"$\to$", "✓": "yes",
     "✗": "no", "∂": r"$\partial$", "ℓ": r"$\ell$", "√": r"$\surd$", "Σ": r"$\Sigma$", "‘": "`", "’": "'", "“": "``",

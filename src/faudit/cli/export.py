@@ -91,9 +91,8 @@ def recipe_of(runs: Path, paper: Paper) -> tuple[str, int | None]:
 
 def export_table(args: argparse.Namespace) -> int:
     from faudit.store.table import export
-    from faudit.store.where import conditions
 
-    count, damaged = export(args.runs, args.out, form=args.format, wanted=conditions(args.where))
+    count, damaged = export(args.runs, args.out, form=args.format, where=args.where)
     complain(damaged)
     if args.out != STDOUT:
         print(args.out)

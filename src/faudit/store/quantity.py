@@ -5,6 +5,7 @@ A layer is a tap, a block or a part, as the entry declares. Its axis label comes
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ OVER: dict[str, tuple[str, Callable[[Sequence[float]], float | None]]] = {
     "deep": ("mean over {}s from 1", lambda values: statistics.fmean(values[1:]) if len(values) > 1 else None),
 }
 DECADES = ("L2 norm", "Frobenius norm", "ratio")  # units whose values span decades
+RANGES = {
+    "accuracy": (0.0, 1.0),
+    "share": (0.0, 1.0),
+    "p": (0.0, 1.0),
+    "cosine": (-1.0, 1.0),
+    "correlation": (-1.0, 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,11 @@ class Quantity:
     def is_decades(self) -> bool:
         """Whether its values usually span decades."""
         return self.declared.unit in DECADES
+
+    def within(self, value: float) -> float:
+        """A value, or the nearest one that its unit can have."""
+        low, high = RANGES.get(self.declared.unit, (-math.inf, math.inf))
+        return min(max(value, low), high)
 
     def of(self, row: Row) -> float | None:
         """Its value in a row; None if it was not measured, is undefined, or the network has no such layer."""

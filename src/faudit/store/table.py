@@ -23,7 +23,7 @@ from faudit.store.files import replacing
 from faudit.store.index import Overview, entries
 from faudit.store.rows import ENTRIES, Row
 from faudit.store.run import Run
-from faudit.store.where import Condition, matches
+from faudit.store.where import chosen
 
 TOGETHER = 256  # runs per write to a Parquet file
 KINDS: dict[str, type] = {"number": float, "count": int, "flag": bool}
@@ -94,11 +94,11 @@ def cells(run: Overview, row: Row) -> dict[str, Any]:
     return {"run_id": run["run_id"], "status": run["status"], **run["config"], **row}
 
 
-def export(runs: Path, out: Path, *, form: str, wanted: Sequence[Condition]) -> tuple[int, list[str]]:
-    """Write the rows of matching runs; returns the number of rows, and a message for each run left out."""
+def export(runs: Path, out: Path, *, form: str, where: Sequence[str] = ()) -> tuple[int, list[str]]:
+    """Write the rows of the chosen runs; returns the number of rows, and a message for each run left out."""
     write = WRITERS[form]()
     found, damaged = entries(runs)
-    table = Table([run for run in found if matches(run, wanted)])
+    table = Table(chosen(found, where, store=str(runs)))
     table.survey()
     if not table.columns:
         problem = f"{runs} holds no row of a selected run: nothing was exported"

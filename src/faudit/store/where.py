@@ -151,7 +151,7 @@ def chosen(found: Sequence[Overview], words: Iterable[str], *, store: str) -> li
     for name in names:
         hits = matching(name, known_names)
         if not hits:
-            raise unknown_run(name, known_names, store)
+            raise StoreError(f"{unknown_run(name, known_names, store)} A condition has an = or a comparison.")
         kept.update(hits)
     return [entry for entry in there if named(entry) in kept]
 

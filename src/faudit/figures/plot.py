@@ -1,0 +1,523 @@
+"""Plots of any declared entry of any runs: over the epochs, at one epoch, or two entries against each other.
+
+Runs are grouped by settings. A line is the mean of its group over the runs, with a band of one standard deviation. At
+one epoch, a mark is the mean with Student's 95 % interval, and small rings are the runs. On a logarithmic axis both are
+of the logarithm. Every number of a picture is in the JSON file beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from faudit.config import BESIDES, all_keys, key
+from faudit.errors import ConfigError, StoreError
+from faudit.figures.figure import Drawn, Numbers, power, spread
+from faudit.registry import unknown
+from faudit.rules import RULES
+from faudit.stats import student_interval
+from faudit.store.index import Overview, entries
+from faudit.store.quantity import Quantity, quantities
+from faudit.store.rows import Row
+from faudit.store.run import Run, Status
+from faudit.store.summary import overview
+from faudit.store.where import chosen, named, no_runs, told, varying
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+    from faudit.figures.style import Style
+
+Source = Path | str | Sequence[Run]  # a store, or runs
+Scale = Literal["auto", "log", "linear"]
+SCALES: tuple[Scale, ...] = ("auto", "log", "linear")
+END = "end"
+LOGGING = frozenset(map(key, BESIDES)) - {"epochs"}  # settings that do not make another method
+MOST_PANELS, MOST_GROUPS, COLUMNS = 24, 24, 3
+SPAN = 1000.0  # ratio of largest and smallest value from which an axis is logarithmic
+
+
+def plot(
+    *names: str,
+    runs: Source = "runs",
+    where: Sequence[str] = (),
+    by: str | Sequence[str] | None = None,
+    layers: Sequence[int] | None = None,
+    over: str | None = None,
+    at: int | str | None = None,
+    scale: Scale = "auto",
+    venue: str = "neurips",
+) -> Drawn:
+    """Plot entries over the epochs or, with ``at``, at one epoch or at the end (``at="end"``). One panel per entry.
+
+    Args:
+        names: Entries of a row, as in ``hidden_norms`` and ``gamma``, or ``growth``.
+        runs: A run store, or runs.
+        where: Conditions such as ``rule=dfa`` and ``epochs>=30``, or names of runs.
+        by: Settings whose values make the groups; by default all that differ between the runs.
+        layers: Taps, blocks or parts, with one panel each; an empty list means every one.
+        over: How the layers are combined instead: ``mean``, ``max``, ``last`` or ``deep`` (mean without the first).
+        at: An epoch or ``"end"``; None plots over the epochs.
+        scale: ``auto``, ``log`` or ``linear``.
+        venue: ``neurips``, ``icml`` or ``iclr``, which decides the width.
+    """
+    if not names:
+        raise ConfigError("nothing to plot: expected an entry such as gamma, got none")
+    chosen_runs = selected(runs, where=where, by=by, at=END if at == END else None if at is None else epoch_of(at))
+    wanted = [one for name in names for one in quantities(name, layers=layers, over=over, rows=chosen_runs.last_rows)]
+    if len(wanted) > MOST_PANELS:
+        raise ConfigError(f"expected at most {MOST_PANELS} panels, got {len(wanted)}. Name fewer entries or layers.")
+    panel, kind = (lines_panel, "epochs") if at is None else (marks_panel, str(at))
+    panels = [panel(chosen_runs, one, scale_of(scale)) for one in wanted]
+    numbers = chosen_runs.headed(names, kind=kind, panels=panels)
+    return drawn(", ".join(map(str, wanted)), numbers, draw_lines if at is None else draw_marks, venue=venue)
+
+
+def scatter(
+    x: str,
+    y: str,
+    *,
+    runs: Source = "runs",
+    where: Sequence[str] = (),
+    by: str | Sequence[str] | None = None,
+    layer: int | None = None,
+    over: str | None = None,
+    at: int | str = END,
+    scale: Scale = "auto",
+    venue: str = "neurips",
+) -> Drawn:
+    """Plot two entries against each other, one point per run, at one epoch or at the end. See ``plot``."""
+    found = selected(runs, where=where, by=by, at=END if at == END else epoch_of(at))
+    layers = None if layer is None else [layer]
+    across, up = (quantities(name, layers=layers, over=over, rows=found.last_rows)[0] for name in (x, y))
+    numbers = found.headed((x, y), kind="scatter", panels=[points_panel(found, across, up, scale_of(scale))])
+    return drawn(f"{up} against {across}", numbers, draw_points, venue=venue)
+
+
+def epoch_of(at: int | str) -> int:
+    """The epoch that ``at`` names."""
+    if isinstance(at, str) and at.isdecimal():
+        return int(at)
+    if isinstance(at, str) or at < 0:
+        raise ConfigError(f"at: expected an epoch ≥ 0 or end, got {at!r}")
+    return at
+
+
+def scale_of(scale: str) -> Scale:
+    found = next((one for one in SCALES if one == scale), None)
+    if found is None:
+        raise ConfigError(unknown("scale", scale, SCALES))
+    return found
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run with the rows that are plotted."""
+
+    entry: Overview
+    rows: list[Row]
+
+    @property
+    def name(self) -> str:
+        return named(self.entry)
+
+    @property
+    def seed(self) -> int:
+        return int(self.entry["config"]["seed"])
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs with the same values of the settings in ``by``."""
+
+    settings: dict[str, Any]
+    series: list[Series]
+
+    @cached_property
+    def mixes(self) -> dict[str, list[Any]]:
+        """The settings besides the seed that differ inside the group."""
+        return varying([one.entry for one in self.series], besides=LOGGING)
+
+    @property
+    def is_over_seeds(self) -> bool:
+        """Whether its runs differ in the seed alone."""
+        return not self.mixes and len({one.seed for one in self.series}) == len(self.series)
+
+    def name(self) -> str:
+        """Its name in a legend."""
+        from faudit.figures.style import DATA_NAMES, NET_NAMES
+
+        parts = []
+        for name, value in self.settings.items():
+            if name == "rule":
+                parts.append(rule_name(value))
+            elif name in ("data", "net"):
+                parts.append({**DATA_NAMES, **NET_NAMES}.get(value, value))
+            elif isinstance(value, bool):
+                parts.append(name if value else f"not {name}")
+            elif value is not None:
+                parts.append(f"{'λ' if name == 'penalty' else name} = {written(value)}")
+        return ", ".join(parts) or "all runs"
+
+    def to_json(self) -> Numbers:
+        return {
+            "name": self.name(),
+            "settings": self.settings,
+            "rule": self.settings.get("rule"),
+            "runs": [one.name for one in self.series],
+            "seeds": [one.seed for one in self.series],
+            "mixes": self.mixes,
+        }
+
+
+@dataclass
+class Selected:
+    """The chosen runs in groups, and remarks on what was left out."""
+
+    groups: list[Group]
+    by: tuple[str, ...]
+    where: tuple[str, ...]
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def series(self) -> list[Series]:
+        return [one for group in self.groups for one in group.series]
+
+    @property
+    def last_rows(self) -> list[Row]:
+        return [one.rows[-1] for one in self.series]
+
+    def remark(self, text: str) -> None:
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    def headed(self, names: Iterable[str], *, kind: str, panels: list[Numbers]) -> Numbers:
+        """The numbers of a picture with what a reader must know about the runs."""
+        if not any(panel["lines"] for panel in panels):
+            raise StoreError(f"no number to plot: expected {', '.join(names)} in the rows, got none that is finite")
+        return {
+            "plot": list(names),
+            "kind": kind,
+            "by": list(self.by),
+            "where": list(self.where),
+            "groups": [group.to_json() for group in self.groups],
+            "panels": panels,
+            "footnote": footnote(self, panels, kind),
+            "remarks": list(self.remarks),
+        }
+
+
+def selected(runs: Source, *, where: Sequence[str], by: str | Sequence[str] | None, at: int | str | None) -> Selected:
+    """Choose, read and group runs."""
+    if isinstance(runs, str | Path):
+        found, remarks = entries(Path(runs))
+        store = str(runs)
+    else:
+        found, remarks, store = [overview(run) for run in runs], [], "these runs"
+    asked = tuple([by] if isinstance(by, str) else by or ())
+    if wrong := [name for name in asked if name not in all_keys()]:
+        raise ConfigError(f"by: {unknown('setting', wrong[0], all_keys())}")
+    there = chosen(found, where, store=store)
+    if not there:
+        raise no_runs(store, where)
+    result = Selected([], asked, tuple(where), [f"left out: {text}" for text in remarks])
+    series = [one for entry in there if (one := read(entry, at, result)) is not None]
+    tell_unfinished(series, at, result)
+    if not series:
+        raise StoreError(
+            "\n".join(result.remarks) or f"the chosen runs have no rows yet (in {store}). Train them first."
+        )
+    result.by = asked or tuple(varying([one.entry for one in series], besides=LOGGING)) or ("rule",)
+    groups: dict[str, Group] = {}
+    for one in series:
+        settings = {name: one.entry["config"].get(name) for name in result.by}
+        groups.setdefault(repr(settings), Group(settings, [])).series.append(one)
+    result.groups = sorted(groups.values(), key=lambda group: order(group.settings))
+    if len(groups) > MOST_GROUPS:
+        raise ConfigError(
+            f"expected at most {MOST_GROUPS} groups of runs, got {len(groups)} by {', '.join(result.by)}. "
+            "Group by fewer settings with --by, or choose runs with --where."
+        )
+    for group in result.groups:
+        if group.mixes:
+            mixed = "; ".join(f"{name} {told(values)}" for name, values in group.mixes.items())
+            result.remark(f"{group.name()}: its runs differ in more than the seed ({mixed}), and so does the spread")
+    return result
+
+
+def order(settings: dict[str, Any]) -> list[tuple[int, Any]]:
+    """Rules in the order of the registry, numbers by size, other values by name."""
+    rules = list(RULES)
+    return [
+        (0, rules.index(value)) if name == "rule" and value in rules
+        else (1, float(value)) if isinstance(value, int | float) else (2, str(value))
+        for name, value in settings.items()
+    ]  # fmt: skip
+
+
+def read(entry: Overview, at: int | str | None, result: Selected) -> Series | None:
+    """The rows of a run that a plot needs; None if it has none. At the end, only the last row is read."""
+    run = Run(Path(entry["run"]))
+    try:
+        rows = run.last_rows(run.outcome() or {}) if at == END and entry["status"] == Status.DONE else run.rows()
+    except StoreError as error:
+        result.remark(f"left out: {error}")
+        return None
+    if at == END and entry["status"] != Status.DONE:
+        result.remark(f"left out: {named(entry)} is {entry['status']}, so it has no end")
+        return None
+    if at is not None and at != END:
+        rows = [row for row in rows if row["epoch"] == at]
+    if not rows:
+        missing = "no rows yet" if at in (None, END) else f"no row of epoch {at}"
+        result.remark(f"left out: {named(entry)} has {missing}")
+        return None
+    return Series(entry, rows)
+
+
+def tell_unfinished(series: Sequence[Series], at: int | str | None, result: Selected) -> None:
+    open_ones = [one for one in series if one.entry["status"] != Status.DONE] if at is None else []
+    for one in open_ones:
+        result.remark(f"{one.name} is {one.entry['status']}: drawn up to epoch {one.rows[-1]['epoch']}")
+
+
+def usable(values: Iterable[float | None], *, log: bool) -> list[float]:
+    """The values that an axis can show."""
+    return [value for value in values if value is not None and math.isfinite(value) and (value > 0 or not log)]
+
+
+def is_log(quantity: Quantity, values: Sequence[float], scale: Scale) -> bool:
+    """Whether the axis is logarithmic: as asked, or for positive values that span decades."""
+    if scale != "auto":
+        return scale == "log"
+    return bool(values) and min(values) > 0 and (quantity.is_decades or max(values) >= SPAN * min(values))
+
+
+def tell_left_out(found: Selected, quantity: Quantity, values: Sequence[float | None], *, log: bool) -> None:
+    known = [value for value in values if value is not None]
+    if lost := len(known) - len(usable(known, log=log)):
+        why = "overflowed, or that a logarithmic axis cannot show" if log else "overflowed"
+        found.remark(f"{quantity}: {lost} values that {why}, are left out")
+
+
+def lines_panel(found: Selected, quantity: Quantity, scale: Scale) -> Numbers:
+    """One quantity over the epochs: a line with a band for each group."""
+    every = [quantity.of(row) for one in found.series for row in one.rows]
+    log = is_log(quantity, usable(every, log=False), scale)
+    tell_left_out(found, quantity, every, log=log)
+    lines = []
+    for place, group in enumerate(found.groups):
+        met: dict[int, list[float]] = {}
+        for one in group.series:
+            for row in one.rows:
+                for value in usable([quantity.of(row)], log=log):
+                    met.setdefault(row["epoch"], []).append(math.log10(value) if log else value)
+        if met:
+            points = [spread(met[epoch], log=log) for epoch in sorted(met)]
+            columns = {name: [point[name] for point in points] for name in ("middle", "low", "high", "n")}
+            lines.append({"group": place, "epochs": sorted(met), **columns})
+    return {**headline(quantity), "log": log, "lines": lines}
+
+
+def headline(quantity: Quantity) -> Numbers:
+    return {"title": str(quantity), "label": quantity.label.replace(", ", ",\n")}
+
+
+def marks_panel(found: Selected, quantity: Quantity, scale: Scale) -> Numbers:
+    """One quantity at one epoch: the mean of each group with its interval, and the value of each run."""
+    every = [quantity.of(row) for row in found.last_rows]
+    log = is_log(quantity, usable(every, log=False), scale)
+    tell_left_out(found, quantity, every, log=log)
+    lines = []
+    for place, group in enumerate(found.groups):
+        by_run = {one.name: value for one in group.series for value in usable([quantity.of(one.rows[-1])], log=log)}
+        if by_run:
+            values = [math.log10(value) if log else value for value in by_run.values()]
+            low, high = student_interval(values) or (None, None)
+            back: Callable[[float], float] = power if log else quantity.within
+            edges = {name: None if edge is None else back(edge) for name, edge in (("low", low), ("high", high))}
+            lines.append({"group": place, "middle": spread(values, log=log)["middle"], **edges, "n": len(values),
+                          "by_run": by_run})  # fmt: skip
+    return {**headline(quantity), "log": log, "lines": lines}
+
+
+def points_panel(found: Selected, across: Quantity, up: Quantity, scale: Scale) -> Numbers:
+    """Two quantities of each run."""
+    pairs = [(across.of(row), up.of(row)) for row in found.last_rows]
+    logs = []
+    for quantity, values in zip((across, up), zip(*pairs, strict=True), strict=True):
+        logs.append(is_log(quantity, usable(values, log=False), scale))
+        tell_left_out(found, quantity, values, log=logs[-1])
+    lines = []
+    for place, group in enumerate(found.groups):
+        both = {one.name: (across.of(one.rows[-1]), up.of(one.rows[-1])) for one in group.series}
+        points = {
+            name: [x, y] for name, (x, y) in both.items() if usable([x], log=logs[0]) and usable([y], log=logs[1])
+        }
+        if points:
+            lines.append({"group": place, "points": points, "n": len(points)})
+    axes = {"label": up.label, "label_x": across.label, "log": logs[1], "log_x": logs[0]}
+    return {"title": f"{up} against {across}", **axes, "lines": lines}
+
+
+def footnote(found: Selected, panels: Sequence[Numbers], kind: str) -> str:
+    """Under the axes: data, net, epochs, n, and the meaning of marks and bands."""
+    from faudit.figures.style import DATA_NAMES, NET_NAMES
+
+    names = {**DATA_NAMES, **NET_NAMES}
+    facts = [
+        sorted({names.get(value, value) for value in (one.entry["config"][name] for one in found.series)})
+        for name in ("data", "net")
+    ]
+    last = sorted({one.rows[-1]["epoch"] for one in found.series})
+    epochs = f"{last[0]}" if len(last) == 1 else f"{last[0]}–{last[-1]}"
+    where = f"epoch {epochs}" if kind not in ("epochs", "scatter", END) else f"{epochs} epochs"
+    counts = [count for panel in panels for line in panel["lines"] for count in as_list(line["n"])]
+    n = f"n = {min(counts)}" if min(counts) == max(counts) else f"n = {min(counts)}–{max(counts)}"
+    what = "seed" if all(group.is_over_seeds for group in found.groups) else "run"
+    n += f" {what}{'s' if max(counts) > 1 else ''}"
+    log = any(panel["log"] for panel in panels)
+    meaning = ""
+    if kind == "scatter":
+        n, meaning = f"{sum(counts)} runs", "; one point per run"
+    elif max(counts) > 1 and kind == "epochs":
+        meaning = "; line: mean, band: ± 1 s.d." + (" (of the logarithm on a log axis)" if log else "")
+    elif max(counts) > 1:
+        meaning = (
+            "; mark: mean with 95 % interval" + (" (of the logarithm on a log axis)" if log else "") + ", rings: runs"
+        )
+    return f"{', '.join(' and '.join(fact) for fact in facts)}, {where}, {n}{meaning}."
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def written(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else " ".join(map(str, as_list(value)))
+
+
+def rule_name(rule: str) -> str:
+    from faudit.figures.style import rule_look
+
+    return rule_look(rule)[0] if rule in RULES else rule
+
+
+def drawn(name: str, numbers: Numbers, draw: Callable[[Numbers, Style], Picture], *, venue: str) -> Drawn:
+    import matplotlib
+
+    from faudit.figures.style import SETTINGS, Style
+
+    style = Style(venue)
+    with matplotlib.rc_context(SETTINGS):
+        picture = draw(numbers, style)
+        wide = int(22 * picture.get_figwidth())
+        picture.supxlabel(textwrap.fill(numbers["footnote"], wide, break_on_hyphens=False), fontsize=6)
+    return Drawn(name, numbers, picture, style)
+
+
+def looks_of(groups: Sequence[Numbers]) -> list[tuple[str, dict[str, Any]]]:
+    """The look of each group: the colour of its rule if groups are by rule, else the next colour."""
+    from faudit.figures.style import COLOURS, DASHES, MARKERS, RULE_LOOKS, rule_look
+
+    palette = [colour for _, colour, _, _ in list(RULE_LOOKS.values())[:3]] + list(COLOURS)
+    rules = [group["rule"] for group in groups]
+    by_rule = None not in rules and set(rules) <= set(RULES)
+    looks, met = [], dict[str, int]()
+    for place, group in enumerate(groups):
+        own = met[str(group["rule"])] = met.get(str(group["rule"]), -1) + 1
+        if by_rule:
+            _, colour, dash, marker = rule_look(group["rule"])
+            if len(set(rules)) == 1 and len(groups) > 1:  # one rule throughout: its colour would say nothing
+                colour = palette[place % len(palette)]
+            if own:
+                dash, marker = DASHES[(own + 1) % len(DASHES)], MARKERS[own % len(MARKERS)]
+        else:
+            colour, dash = palette[place % len(palette)], DASHES[place % len(DASHES)]
+            marker = MARKERS[place % len(MARKERS)]
+        looks.append((group["name"], {"color": colour, "linestyle": dash, "marker": marker}))
+    return looks
+
+
+def grid(numbers: Numbers, style: Style, *, height: float) -> tuple[Picture, list[Axes]]:
+    """A picture with axes for each panel, at most three beside each other."""
+    count = len(numbers["panels"])
+    columns = min(count, COLUMNS if count != 4 else 2)
+    picture, rows = style.grid(math.ceil(count / columns), columns, wide=count > 1, height=height)
+    axes = [ax for row in rows for ax in row]
+    for ax in axes[count:]:
+        ax.set_axis_off()
+    return picture, axes[:count]
+
+
+def draw_lines(numbers: Numbers, style: Style) -> Picture:
+    from faudit.figures.style import draw_panel, legend
+
+    looks = looks_of(numbers["groups"])
+    picture, axes = grid(numbers, style, height=1.6)
+    for ax, panel in zip(axes, numbers["panels"], strict=True):
+        draw_panel(ax, panel, looks=lambda line: looks[line["group"]])
+        ax.set_xlabel("epoch")
+    legend(picture, axes, columns=4)
+    return picture
+
+
+def draw_marks(numbers: Numbers, style: Style) -> Picture:
+    """A line of the picture for each group, so that long names can be read."""
+    from faudit.figures.style import decades
+
+    looks = looks_of(numbers["groups"])
+    picture, axes = grid(numbers, style, height=0.55 + 0.2 * len(looks))
+    first = axes[0].get_gridspec().ncols if len(axes) > 1 else 1  # type: ignore[union-attr]  # axes of a grid
+    for place, (ax, panel) in enumerate(zip(axes, numbers["panels"], strict=True)):
+        for line in panel["lines"]:
+            _, how = looks[line["group"]]
+            values, y = list(line["by_run"].values()), line["group"]
+            ax.plot(values, [y + 0.22] * len(values), "o", mfc="none", mec=how["color"], ms=2.4, mew=0.6)
+            if line["low"] is not None:
+                ax.plot([line["low"], line["high"]], [y, y], color=how["color"], linewidth=1.4, solid_capstyle="butt")
+            ax.plot(line["middle"], y, color=how["color"], marker=how["marker"], ms=4.0)
+        if panel["log"]:
+            ends = [[line["middle"], *line["by_run"].values()] for line in panel["lines"]]
+            edges = [edge for line in panel["lines"] for edge in (line["low"], line["high"]) if edge is not None]
+            decades(ax, within_reach([value for some in ends for value in some], edges), side="x")
+        ax.set_ylim(len(looks) - 0.4, -0.6)
+        ax.set_yticks(range(len(looks)), [name for name, _ in looks] if place % first == 0 else [])
+        ax.grid(axis="y", visible=False)
+        ax.set_title(panel["title"])
+        ax.set_xlabel(panel["label"])
+    return picture
+
+
+def within_reach(values: list[float], edges: list[float]) -> list[float]:
+    """Values and the edges of intervals for a log axis; an interval of two runs may span hundreds of decades."""
+    low, high = min(values) / SPAN, max(values) * SPAN
+    return [*values, *(min(max(edge, low), high) for edge in edges)]
+
+
+def draw_points(numbers: Numbers, style: Style) -> Picture:
+    from faudit.figures.style import decades, legend
+
+    looks = looks_of(numbers["groups"])
+    (panel,) = numbers["panels"]
+    picture, (ax,) = grid(numbers, style, height=2.4)
+    for line in panel["lines"]:
+        name, how = looks[line["group"]]
+        xs, ys = zip(*line["points"].values(), strict=True)
+        look = {"marker": how["marker"], "mfc": "none", "mec": how["color"], "ms": 4.0, "mew": 0.9}
+        ax.plot(xs, ys, linestyle="none", label=name, **look)
+    for side, log in (("x", panel["log_x"]), ("y", panel["log"])):
+        if log:
+            at = 0 if side == "x" else 1
+            values = [point[at] for line in panel["lines"] for point in line["points"].values()]
+            decades(ax, values, side=side)
+    ax.set_xlabel(panel["label_x"])
+    ax.set_ylabel(panel["label"])
+    legend(picture, [ax], columns=4)
+    return picture
