@@ -7,6 +7,7 @@ of the logarithm. Every number of a picture is in the JSON file beside it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -326,7 +327,7 @@ def lines_panel(found: Selected, quantity: Quantity, scale: Scale) -> Numbers:
 
 
 def headline(quantity: Quantity) -> Numbers:
-    return {"title": str(quantity), "label": quantity.label.replace(", ", ",\n")}
+    return {"entry": quantity.entry, "title": str(quantity), "label": quantity.label}
 
 
 def marks_panel(found: Selected, quantity: Quantity, scale: Scale) -> Numbers:
@@ -392,7 +393,7 @@ def footnote(found: Selected, panels: Sequence[Numbers], kind: str) -> str:
         meaning = (
             "; mark: mean with 95 % interval" + (" (of the logarithm on a log axis)" if log else "") + ", rings: runs"
         )
-    return f"{', '.join(' and '.join(fact) for fact in facts)}, {where}, {n}{meaning}."
+    return f"{', '.join(' and '.join(fact) for fact in facts)}, {where}, {n}{meaning}".rstrip(".") + "."
 
 
 def as_list(value: Any) -> list[Any]:
@@ -423,23 +424,20 @@ def drawn(name: str, numbers: Numbers, draw: Callable[[Numbers, Style], Picture]
 
 
 def looks_of(groups: Sequence[Numbers]) -> list[tuple[str, dict[str, Any]]]:
-    """The look of each group: the colour of its rule if groups are by rule, else the next colour."""
+    """The look of each group: the look of its rule for the first group of a rule, otherwise the next free colour."""
     from faudit.figures.style import COLOURS, DASHES, MARKERS, RULE_LOOKS, rule_look
 
-    palette = [colour for _, colour, _, _ in list(RULE_LOOKS.values())[:3]] + list(COLOURS)
     rules = [group["rule"] for group in groups]
-    by_rule = None not in rules and set(rules) <= set(RULES)
-    looks, met = [], dict[str, int]()
+    of_rules = {rule: rule_look(rule) for rule in rules if rule in RULES} if len(set(rules)) > 1 else {}
+    taken = {colour for _, colour, _, _ in of_rules.values()}
+    palette = [*(RULE_LOOKS[rule][1] for rule in ("bp", "dfa", "fa")), *COLOURS]
+    free = itertools.cycle([colour for colour in palette if colour not in taken] or palette)
+    looks = []
     for place, group in enumerate(groups):
-        own = met[str(group["rule"])] = met.get(str(group["rule"]), -1) + 1
-        if by_rule:
-            _, colour, dash, marker = rule_look(group["rule"])
-            if len(set(rules)) == 1 and len(groups) > 1:  # one rule throughout: its colour would say nothing
-                colour = palette[place % len(palette)]
-            if own:
-                dash, marker = DASHES[(own + 1) % len(DASHES)], MARKERS[own % len(MARKERS)]
+        if look := of_rules.pop(group["rule"], None):
+            _, colour, dash, marker = look
         else:
-            colour, dash = palette[place % len(palette)], DASHES[place % len(DASHES)]
+            colour, dash = next(free), DASHES[place % len(DASHES)]
             marker = MARKERS[place % len(MARKERS)]
         looks.append((group["name"], {"color": colour, "linestyle": dash, "marker": marker}))
     return looks
@@ -464,8 +462,20 @@ def draw_lines(numbers: Numbers, style: Style) -> Picture:
     for ax, panel in zip(axes, numbers["panels"], strict=True):
         draw_panel(ax, panel, looks=lambda line: looks[line["group"]])
         ax.set_xlabel("epoch")
-    legend(picture, axes, columns=4)
+    for entry in {panel["entry"] for panel in numbers["panels"]}:  # layers of one entry are compared with each other
+        same = [ax for ax, panel in zip(axes, numbers["panels"], strict=True) if panel["entry"] == entry and ax.axison]
+        if len(same) > 1:
+            ends = [ax.get_ylim() for ax in same]
+            for ax in same:
+                ax.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+    legend(picture, axes, columns=columns_of(numbers, picture))
     return picture
+
+
+def columns_of(numbers: Numbers, picture: Picture) -> int:
+    """How many names of the legend fit beside each other."""
+    longest = max(len(group["name"]) for group in numbers["groups"])
+    return max(1, min(4, int(picture.get_figwidth() / (0.45 + 0.062 * longest))))
 
 
 def draw_marks(numbers: Numbers, style: Style) -> Picture:
@@ -473,7 +483,7 @@ def draw_marks(numbers: Numbers, style: Style) -> Picture:
     from faudit.figures.style import decades
 
     looks = looks_of(numbers["groups"])
-    picture, axes = grid(numbers, style, height=0.55 + 0.2 * len(looks))
+    picture, axes = grid(numbers, style, height=0.55 + 0.22 * len(looks))
     first = axes[0].get_gridspec().ncols if len(axes) > 1 else 1  # type: ignore[union-attr]  # axes of a grid
     for place, (ax, panel) in enumerate(zip(axes, numbers["panels"], strict=True)):
         for line in panel["lines"]:
@@ -488,7 +498,8 @@ def draw_marks(numbers: Numbers, style: Style) -> Picture:
             edges = [edge for line in panel["lines"] for edge in (line["low"], line["high"]) if edge is not None]
             decades(ax, within_reach([value for some in ends for value in some], edges), side="x")
         ax.set_ylim(len(looks) - 0.4, -0.6)
-        ax.set_yticks(range(len(looks)), [name for name, _ in looks] if place % first == 0 else [])
+        names = [textwrap.fill(name, 22) for name, _ in looks]
+        ax.set_yticks(range(len(looks)), names if place % first == 0 else [])
         ax.grid(axis="y", visible=False)
         ax.set_title(panel["title"])
         ax.set_xlabel(panel["label"])
@@ -519,5 +530,5 @@ def draw_points(numbers: Numbers, style: Style) -> Picture:
             decades(ax, values, side=side)
     ax.set_xlabel(panel["label_x"])
     ax.set_ylabel(panel["label"])
-    legend(picture, [ax], columns=4)
+    legend(picture, [ax], columns=columns_of(numbers, picture))
     return picture

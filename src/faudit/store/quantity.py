@@ -50,9 +50,9 @@ class Quantity:
     over: str | None = None
 
     def __str__(self) -> str:
-        return (
-            f"{self.entry}[{self.layer}]" if self.layer is not None else " ".join(filter(None, [self.entry, self.over]))
-        )
+        if self.layer is not None:
+            return f"{self.entry}[{self.layer}]"
+        return f"{self.entry} ({self.over})" if self.over else self.entry
 
     @property
     def declared(self) -> Entry:
@@ -94,7 +94,7 @@ class Quantity:
         if self.over == "last" and declared.symbol:
             return f"{symbol(declared, 'L' if declared.shape == 'taps' else 'L-1')}{unit}"
         words = OVER[self.over or "mean"][0].format(LAYERS[declared.shape])
-        return f"{symbol(declared, 'l') or declared.name}, {words.replace('matrixs', 'matrices')}{unit}"
+        return f"{words.replace('matrixs', 'matrices')}\nof {symbol(declared, 'l') or declared.name}{unit}"
 
 
 def as_float(value: Any) -> float | None:

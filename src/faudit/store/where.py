@@ -171,16 +171,16 @@ def ordered(found: Sequence[Overview], by: str, *, largest_first: bool) -> list[
 
 
 def varying(found: Sequence[Overview], besides: Iterable[str] = ()) -> dict[str, list[Any]]:
-    """The settings that differ between runs, each with its values in order of appearance; None: a run has none."""
+    """The settings that differ between the runs that read them, each with its values."""
     skipped = set(besides)
     configs = [entry["config"] for entry in found]
     values: dict[str, list[Any]] = {}
     for name in all_keys():
         if name not in skipped:
-            met = [config.get(name) for config in configs]
-            hashed = dict.fromkeys(tuple(value) if isinstance(value, list) else value for value in met)
-            if len(hashed) > 1:
-                values[name] = [list(value) if isinstance(value, tuple) else value for value in hashed]
+            met = [value for config in configs if (value := config.get(name)) is not None]
+            different = dict.fromkeys(tuple(value) if isinstance(value, list) else value for value in met)
+            if len(different) > 1:
+                values[name] = sorted(list(value) if isinstance(value, tuple) else value for value in different)
     return values
 
 
