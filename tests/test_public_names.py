@@ -10,7 +10,8 @@ from tests.support.paths import ROOT
 
 PUBLIC = [
     "DATASETS", "NETS", "PROBES", "RULES", "Dataset", "FauditError", "LocalRule", "Net", "Probe", "Reading", "Rule",
-    "Run", "RunConfig", "Step", "audit_model", "fit", "generators", "runs_in",
+    "Run", "RunConfig", "Runs", "Step", "audit_model", "audit_run", "compare", "fit", "generators", "plot", "runs",
+    "runs_in", "scatter",
 ]  # fmt: skip
 
 

@@ -116,10 +116,10 @@ def latex_text(text: str) -> str:
     return "".join(parts).replace("$$", "")  # two formulas in a row: one formula
 
 
-def latex(table: Sequence[Sequence[str]], *, left: int = 1, caption: str = "") -> str:
-    """A table in LaTeX with the rules of booktabs; the first ``left`` columns are aligned left, the others right."""
+def latex(table: Sequence[Sequence[str]], *, left: Sequence[bool] = (True,), caption: str = "") -> str:
+    """A table in LaTeX with the rules of booktabs; ``left`` says which columns are aligned left, by default the first."""
     head, *lines = [" & ".join(map(latex_text, line)) + r" \\" for line in table]
-    columns = "l" * left + "r" * (len(table[0]) - left)
+    columns = "".join("l" if to_the_left else "r" for to_the_left in [*left, *[False] * (len(table[0]) - len(left))])
     body = [
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",

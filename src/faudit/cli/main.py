@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from faudit import __version__
-from faudit.cli import audit, bench, data, demo, export, figure, import_, plot, reproduce, show, sweep, train
+from faudit.cli import audit, bench, compare, data, demo, export, figure, import_, plot, reproduce, show, sweep, train
 from faudit.cli import list as list_
 from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
 from faudit.cli.flags import Parser
@@ -30,6 +30,7 @@ COMMANDS: dict[str, ModuleType] = {
     "audit": audit,
     "figure": figure,
     "plot": plot,
+    "compare": compare,
     "reproduce": reproduce,
     "export": export,
     "import": import_,

@@ -309,19 +309,22 @@ def tell_left_out(found: Selected, quantity: Quantity, values: Sequence[float | 
 
 def lines_panel(found: Selected, quantity: Quantity, scale: Scale) -> Numbers:
     """One quantity over the epochs: a line with a band for each group."""
-    every = [quantity.of(row) for one in found.series for row in one.rows]
+    groups = [
+        [(row["epoch"], value) for one in group.series for row in one.rows if (value := quantity.of(row)) is not None]
+        for group in found.groups
+    ]
+    every = [value for points in groups for _, value in points]
     log = is_log(quantity, usable(every, log=False), scale)
     tell_left_out(found, quantity, every, log=log)
     lines = []
-    for place, group in enumerate(found.groups):
+    for place, points in enumerate(groups):
         met: dict[int, list[float]] = {}
-        for one in group.series:
-            for row in one.rows:
-                for value in usable([quantity.of(row)], log=log):
-                    met.setdefault(row["epoch"], []).append(math.log10(value) if log else value)
+        for epoch, value in points:
+            if math.isfinite(value) and (value > 0 or not log):
+                met.setdefault(epoch, []).append(math.log10(value) if log else value)
         if met:
-            points = [spread(met[epoch], log=log) for epoch in sorted(met)]
-            columns = {name: [point[name] for point in points] for name in ("middle", "low", "high", "n")}
+            spreads = [spread(met[epoch], log=log) for epoch in sorted(met)]
+            columns = {name: [one[name] for one in spreads] for name in ("middle", "low", "high", "n")}
             lines.append({"group": place, "epochs": sorted(met), **columns})
     return {**headline(quantity), "log": log, "lines": lines}
 

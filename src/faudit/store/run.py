@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import html
 import itertools
 import json
 import os
@@ -68,6 +69,27 @@ class Run:
     @property
     def name(self) -> str:
         return self.path.name
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    def __str__(self) -> str:
+        """The name with the status and the main numbers; for a damaged run, the problem."""
+        from faudit.store.summary import sentence
+
+        try:
+            return sentence(self)
+        except StoreError as error:
+            return str(error)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the settings that are not at their default, and the last rows."""
+        from faudit.store.summary import page
+
+        try:
+            return page(self)
+        except StoreError as error:
+            return f"<p>{html.escape(str(error))}</p>"
 
     @property
     def checkpoint(self) -> Path:

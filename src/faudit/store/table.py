@@ -45,6 +45,12 @@ class Column:
         default = setting.first.default if setting else ""
         return cls(int, [0]) if isinstance(default, tuple) else cls(type(default))
 
+    def heads(self, name: str) -> list[str]:
+        """The names of its columns if each element of a list has a column of its own."""
+        return [
+            name + "".join(f"[{place}]" for place in places) for places in itertools.product(*map(range, self.places))
+        ]
+
     def widen(self, value: Any, level: int = 0) -> None:
         """Extend the lengths to fit one more value."""
         if isinstance(value, list):
@@ -113,11 +119,7 @@ def csv_writer() -> Callable[[Table, Path], None]:
 
 
 def write_csv(table: Table, path: Path) -> None:
-    heads = [
-        name + "".join(f"[{place}]" for place in places)
-        for name, column in table.columns.items()
-        for places in itertools.product(*map(range, column.places))
-    ]
+    heads = [head for name, column in table.columns.items() for head in column.heads(name)]
     with open(path, "w", newline="", encoding="utf-8") as file:
         lines = csv.DictWriter(file, heads, restval="")
         lines.writeheader()
