@@ -117,7 +117,7 @@ def latex_text(text: str) -> str:
 
 
 def latex(table: Sequence[Sequence[str]], *, left: Sequence[bool] = (True,), caption: str = "") -> str:
-    """A table in LaTeX with the rules of booktabs; ``left`` says which columns are aligned left, by default the first."""
+    """A table in LaTeX with the rules of booktabs; ``left`` tells for each column whether it is aligned left."""
     head, *lines = [" & ".join(map(latex_text, line)) + r" \\" for line in table]
     columns = "".join("l" if to_the_left else "r" for to_the_left in [*left, *[False] * (len(table[0]) - len(left))])
     body = [

@@ -89,9 +89,9 @@ def sign_flip_p(differences: Sequence[float]) -> float | None:
     sizes = [value / scale for value in differences]
     reached = abs(fsum(sizes)) - 1e-12 * len(sizes)  # sums that differ only by rounding are equal
     flipped = (abs(fsum(map(float.__mul__, sizes, signs))) for signs in product((1.0, -1.0), repeat=len(sizes)))
-    return sum(one >= reached for one in flipped) / 2 ** len(sizes)
+    return sum(one >= reached for one in flipped) / float(1 << len(sizes))
 
 
 def least_sign_flip_p(n: int) -> float:
     """The smallest p-value that ``sign_flip_p`` can give for n values."""
-    return min(1.0, 2.0 / 2**n)
+    return min(1.0, 2.0 / float(1 << n))

@@ -24,16 +24,14 @@ from typing import Any
 
 from faudit.analysis.runs import Runs
 from faudit.audit.utility import aligned, markdown
-from faudit.config import BESIDES, key
 from faudit.errors import ConfigError, StoreError
 from faudit.formats import html_table, latex, probability
 from faudit.stats import least_sign_flip_p, sign_flip_p, student_interval, student_p
 from faudit.store.index import Overview
 from faudit.store.quantity import Quantity, quantities
 from faudit.store.run import Run, Status
-from faudit.store.where import named, told, varying
+from faudit.store.where import WITHIN_METHOD, named, told, varying
 
-LOGGING = frozenset(map(key, BESIDES)) - {"epochs"}  # settings that may differ inside a group
 ENOUGH = 0.05  # the exact test is told to be too coarse if it cannot reach this
 HEAD = ["", "n", "A", "B", "B − A", "95 % interval", "p (t)", "p (exact)", "d_z"]
 
@@ -234,7 +232,7 @@ def compare(
     for side, name in enumerate(names):
         if not name and differ:
             told_names[side] = ", ".join(f"{setting}={values[side]}" for setting, values in differ.items())
-    return Comparison(*told_names, differ, tuple(results), tuple(remarks))
+    return Comparison(told_names[0], told_names[1], differ, tuple(results), tuple(remarks))
 
 
 def checked(group: Runs, name: str, remarks: list[str]) -> list[Overview]:
@@ -245,7 +243,7 @@ def checked(group: Runs, name: str, remarks: list[str]) -> list[Overview]:
             remarks.append(f"{name}: {named(entry)} is {entry['status']} and is left out")
     if not done:
         raise ConfigError(f"{name}: expected finished runs, got none in {group.store}. List them with `faudit show`.")
-    if mixed := varying(done, besides=LOGGING):
+    if mixed := varying(done, besides=WITHIN_METHOD):
         how = "; ".join(f"{setting} {told(values)}" for setting, values in mixed.items())
         raise ConfigError(
             f"{name} mixes methods: expected runs that differ in the seed alone, got {how}. "
@@ -265,7 +263,7 @@ def checked(group: Runs, name: str, remarks: list[str]) -> list[Overview]:
 def differences(a: Sequence[Overview], b: Sequence[Overview]) -> dict[str, list[Any]]:
     """The settings in which two groups differ, with both values; a setting that one side does not read is left out."""
     one, other = a[0]["config"], b[0]["config"]
-    shared = [name for name in one if name in other and name not in LOGGING]
+    shared = [name for name in one if name in other and name not in WITHIN_METHOD]
     return {name: [one[name], other[name]] for name in shared if one[name] != other[name]}
 
 

@@ -54,7 +54,8 @@ def layer(text: str) -> int | str:
 
 def run(args: argparse.Namespace) -> int:
     from faudit.figures.figure import suffix
-    from faudit.figures.plot import END, plot, scatter
+    from faudit.figures.groups import END
+    from faudit.figures.plot import plot, scatter
     from faudit.store.files import must_be_file
 
     refuse_stdout("--out", args.out, "a picture's file, whose numbers go beside it")

@@ -11,6 +11,7 @@ from faudit.cli.output import complain, print_json, say, width
 from faudit.errors import ConfigError
 
 HELP = "show all runs as a table, one run with all its rows, or the method card of a rule (`show rule NAME`)"
+PATTERN = "*?["  # letters that make a name a pattern
 
 
 def add_flags(own: Parser) -> None:
@@ -44,20 +45,18 @@ def run(args: argparse.Namespace) -> int:
     if args.member:
         return card(args)
     if args.json and (args.latex or args.group):
-        raise ConfigError(
-            f"--json: expected without --{'latex' if args.latex else 'group'}, got both. It has every run."
-        )
+        other = "--latex" if args.latex else "--group"
+        raise ConfigError(f"--json: expected without {other}, got both. --json lists every run in full.")
     if args.descending and not args.sort:
         raise ConfigError("--descending: expected with --sort KEY, got it without")
     if args.name and args.where:
         raise ConfigError(f"--where selects runs of a store: expected no RUN with it, got {args.name!r}")
-    if args.name and not any(letter in args.name for letter in "*?["):
+    if not args.name:
+        return show_many(args)
+    named = runs_named(args.name, args.runs)
+    if len(named) == 1 or not any(letter in args.name for letter in PATTERN):
         return show_one(args, run_named(args.name, args.runs))
-    if args.name:
-        found = runs_named(args.name, args.runs)
-        if len(found) == 1:
-            return show_one(args, found[0])
-    return show_many(args)
+    return show_many(args, {run.name for run in named})
 
 
 def show_one(args: argparse.Namespace, chosen: Any) -> int:
@@ -78,17 +77,20 @@ def show_one(args: argparse.Namespace, chosen: Any) -> int:
     return 0
 
 
-def show_many(args: argparse.Namespace) -> int:
+def show_many(args: argparse.Namespace, names: set[str] | None = None) -> int:
     """Show the runs of a store that are asked for."""
-    from faudit.cli.tables import COLUMNS, LEFT, SETTINGS, group_lines, group_table, run_lines, runs_table
+    from faudit.cli.tables import COLUMNS, LEFT, SETTINGS, by_method, group_lines, group_table, run_lines, runs_table
     from faudit.formats import latex
     from faudit.store.index import entries
-    from faudit.store.where import chosen, ordered, varying
+    from faudit.store.where import chosen, named, ordered, varying
 
     found, damaged = entries(args.runs)
-    found = chosen(found, [args.name] if args.name else args.where, store=str(args.runs))
+    found = chosen(found, args.where, store=str(args.runs))
+    found = [entry for entry in found if names is None or named(entry) in names]
     if args.sort:
         found = ordered(found, args.sort, largest_first=args.descending)
+    elif args.group:
+        found = by_method(found)
     if args.json:
         print("[" + ",\n".join(map(as_json, found)) + "]")
     elif args.latex:

@@ -7,62 +7,62 @@ column says in which settings a run differs from the others.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
 
-from faudit.config import BESIDES, attribute, key, known
+from faudit.config import attribute, key, known
 from faudit.formats import gammas, least_and_most, mean_and_deviation, share, size, times
+from faudit.store.index import Overview
 from faudit.store.rows import OVERFLOWED, growth
 from faudit.store.run import Run, Status, run_id_in
-from faudit.store.where import named, varying
+from faudit.store.where import WITHIN_METHOD, named, varying
 
 SETTINGS = "settings"  # the column of what differs
-COLUMNS = ["run", "status", "epoch", "test acc", "growth", "‖h_L‖", "deep Γ", "acc", "‖g_L‖", "Γ per block"]
+COLUMNS = ["run", "status", "epoch", "test acc", "growth", "deep Γ", "‖h_L‖", "acc", "‖g_L‖", "Γ per block"]
 NEEDED = ("run", "status", "epoch", "test acc")  # the others are left out where there is no room, the last one first
 GROUPED = ["rule", "net", "data", "n", "test acc", "growth", "‖h_L‖", "deep Γ"]
 LEFT = ("run", "status", "rule", "net", "data", "Γ per block", SETTINGS)  # the others are numbers
 IN_NAME = ("net", "rule", "data", "seed")  # settings that the name of a run tells
 IN_COLUMNS = ("epochs",)  # settings that another column tells
-METHOD = frozenset(map(key, BESIDES)) - {"epochs"}  # settings that may differ inside a method
 PLAIN_FROM = 500  # rows from which a table is plain text
 GAP = 2  # spaces between two columns
 
 
-def runs_table(entries: Sequence[Mapping[str, Any]], *, width: int) -> Table | str:
+def runs_table(entries: Sequence[Overview], *, width: int) -> Table | str:
     """A table with one line per run, for a width in characters."""
-    differ = [name for name in varying(list(entries)) if name not in IN_COLUMNS and not is_told(name, entries)]
+    differ = [name for name in varying(entries) if name not in IN_COLUMNS and not is_told(name, entries)]
     return fitted(COLUMNS, run_lines(entries, differ), needed=NEEDED, width=width)
 
 
-def run_lines(entries: Sequence[Mapping[str, Any]], differ: Sequence[str]) -> list[list[str]]:
+def run_lines(entries: Sequence[Overview], differ: Sequence[str]) -> list[list[str]]:
     """The cells of each run: those of ``COLUMNS``, then the given settings that are not at their default."""
     return [[*line(entry), changed(entry, differ)] for entry in entries]
 
 
-def is_told(name: str, entries: Sequence[Mapping[str, Any]]) -> bool:
+def is_told(name: str, entries: Sequence[Overview]) -> bool:
     """Whether the names of all runs tell a setting; the name of a copied run may be any."""
-    return name in IN_NAME and all(run_id_in(named(dict(entry))) for entry in entries)
+    return name in IN_NAME and all(run_id_in(named(entry)) for entry in entries)
 
 
-def line(entry: Mapping[str, Any]) -> list[str]:
+def line(entry: Overview) -> list[str]:
     """The cells of one run."""
     return [
-        named(dict(entry)),
+        named(entry),
         entry["status"],
         f"{entry['epochs'] if entry['epochs'] is not None else '–'}/{entry['epochs_asked']}",
         share(entry["test_acc"]),
         times(entry["growth"]),
-        size(entry["hidden_norm"]),
         cosine(deep_gamma(entry)),
+        size(entry["hidden_norm"]),
         share(entry["acc_eval"]),
         size(entry["grad_norm"]),
         gammas(entry["gamma"]),
     ]
 
 
-def changed(entry: Mapping[str, Any], names: Sequence[str]) -> str:
+def changed(entry: Overview, names: Sequence[str]) -> str:
     """Those of some settings of a run that are not at their default: ``penalty=0.01 no-residual``."""
     words = []
     for name in names:
@@ -73,7 +73,7 @@ def changed(entry: Mapping[str, Any], names: Sequence[str]) -> str:
     return " ".join(words)
 
 
-def is_default(name: str, value: Any, entry: Mapping[str, Any]) -> bool:
+def is_default(name: str, value: Any, entry: Overview) -> bool:
     """Whether a setting of a run is at its default; a net, rule or optimizer may have a default of its own."""
     setting = known().get(attribute(name))
     if setting is None or name in IN_NAME:
@@ -83,7 +83,7 @@ def is_default(name: str, value: Any, entry: Mapping[str, Any]) -> bool:
     return bool((list(default) if isinstance(default, tuple) else default) == value)
 
 
-def deep_gamma(entry: Mapping[str, Any]) -> float | None:
+def deep_gamma(entry: Overview) -> float | None:
     """The mean Γ of the blocks l ≥ 1 in the last row; None if one is undefined."""
     values = [OVERFLOWED.get(value, value) for value in (entry["gamma"] or [])[1:]]
     known_ones = [value for value in values if value is not None]
@@ -94,24 +94,35 @@ def cosine(value: float | None) -> str:
     return "–" if value is None else f"{value:+.2f}"
 
 
-def group_table(entries: Sequence[Mapping[str, Any]], *, width: int) -> Table | str:
+def group_table(entries: Sequence[Overview], *, width: int) -> Table | str:
     """A table with one line per method: its finished seeds together."""
     head, *lines = group_lines(entries)
     return fitted(head[:-1], lines, needed=(*GROUPED[:5],), width=width)
 
 
-def groups(entries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def groups(entries: Sequence[Overview]) -> list[list[Overview]]:
     """The runs of each method. Runs of one method differ in the seed, and in what is logged."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    found: dict[str, list[Overview]] = {}
     for entry in entries:
-        settings = {name: value for name, value in entry["config"].items() if name not in METHOD}
+        settings = {name: value for name, value in entry["config"].items() if name not in WITHIN_METHOD}
         found.setdefault(repr(settings), []).append(entry)
     return list(found.values())
 
 
-def group_lines(entries: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def by_method(entries: Sequence[Overview]) -> list[Overview]:
+    """The runs by net, data and rule, then by the settings that differ."""
+    names = ["net", "data", "rule", *varying(entries, besides=WITHIN_METHOD)]
+
+    def place(entry: Overview) -> list[tuple[bool, Any]]:
+        values = [entry["config"].get(name) for name in names]
+        return [(value is not None, value) for value in values]
+
+    return sorted(entries, key=place)
+
+
+def group_lines(entries: Sequence[Overview]) -> list[list[str]]:
     """The head, and the cells of each method: mean ± s.d. over its finished seeds, or least … most of a size."""
-    differ = [name for name in varying(list(entries), besides=METHOD) if name not in IN_NAME]
+    differ = [name for name in varying(entries, besides=WITHIN_METHOD) if name not in IN_NAME]
     lines = []
     for group in groups(entries):
         config, done = group[0]["config"], [entry for entry in group if entry["status"] == Status.DONE]
@@ -182,19 +193,9 @@ def plain(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequen
         yield "  ".join(align(word, width) for align, word, width in zip(aligned, words, widths, strict=True)).rstrip()
 
 
-RUN_COLUMNS = [
-    "epoch",
-    "train loss",
-    "acc",
-    "test acc",
-    "growth",
-    "‖h_L‖",
-    "‖g_L‖",
-    "loss",
-    "‖h_0‖",
-    "s",
-    "Γ per block",
-]
+RUN_COLUMNS = (
+    "epoch", "train loss", "acc", "test acc", "growth", "‖h_L‖", "Γ per block", "‖g_L‖", "loss", "‖h_0‖", "s",
+)  # fmt: skip
 
 
 def run_table(run: Run, *, width: int) -> Table | str:
@@ -207,11 +208,11 @@ def run_table(run: Run, *, width: int) -> Table | str:
             share(row["test_acc"]),
             times(growth(row["hidden_norms"])),
             size(row["hidden_norms"][-1]),
+            gammas(row["gamma"]),
             size(row["grad_norms"][-1]),
             size(row["loss_eval"]),
             size(row["hidden_norms"][0]),
             f"{row['seconds'] + row['probe_seconds']:.2f}",
-            gammas(row["gamma"]),
             "",
         ]
         for row in run.rows()

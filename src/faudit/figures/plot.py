@@ -11,23 +11,15 @@ import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from faudit.config import BESIDES, all_keys, key
 from faudit.errors import ConfigError, StoreError
 from faudit.figures.figure import Drawn, Numbers, power, spread
+from faudit.figures.groups import END, Selected, Source, as_list, selected
 from faudit.registry import unknown
 from faudit.rules import RULES
 from faudit.stats import student_interval
-from faudit.store.index import Overview, entries
 from faudit.store.quantity import Quantity, quantities
-from faudit.store.rows import Row
-from faudit.store.run import Run, Status
-from faudit.store.summary import overview
-from faudit.store.where import chosen, named, no_runs, told, varying
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,12 +27,9 @@ if TYPE_CHECKING:
 
     from faudit.figures.style import Style
 
-Source = Path | str | Sequence[Run]  # a store, or runs
 Scale = Literal["auto", "log", "linear"]
 SCALES: tuple[Scale, ...] = ("auto", "log", "linear")
-END = "end"
-LOGGING = frozenset(map(key, BESIDES)) - {"epochs"}  # settings that do not make another method
-MOST_PANELS, MOST_GROUPS, COLUMNS = 24, 24, 3
+MOST_PANELS, COLUMNS = 24, 3
 SPAN = 1000.0  # ratio of largest and smallest value from which an axis is logarithmic
 
 
@@ -76,7 +65,7 @@ def plot(
         raise ConfigError(f"expected at most {MOST_PANELS} panels, got {len(wanted)}. Name fewer entries or layers.")
     panel, kind = (lines_panel, "epochs") if at is None else (marks_panel, str(at))
     panels = [panel(chosen_runs, one, scale_of(scale)) for one in wanted]
-    numbers = chosen_runs.headed(names, kind=kind, panels=panels)
+    numbers = headed(chosen_runs, names, kind=kind, panels=panels)
     return drawn(", ".join(map(str, wanted)), numbers, draw_lines if at is None else draw_marks, venue=venue)
 
 
@@ -97,7 +86,7 @@ def scatter(
     found = selected(runs, where=where, by=by, at=END if at == END else epoch_of(at))
     layers = None if layer is None else [layer]
     across, up = (quantities(name, layers=layers, over=over, rows=found.last_rows)[0] for name in (x, y))
-    numbers = found.headed((x, y), kind="scatter", panels=[points_panel(found, across, up, scale_of(scale))])
+    numbers = headed(found, (x, y), kind="scatter", panels=[points_panel(found, across, up, scale_of(scale))])
     return drawn(f"{up} against {across}", numbers, draw_points, venue=venue)
 
 
@@ -117,175 +106,20 @@ def scale_of(scale: str) -> Scale:
     return found
 
 
-@dataclass(frozen=True)
-class Series:
-    """One run with the rows that are plotted."""
-
-    entry: Overview
-    rows: list[Row]
-
-    @property
-    def name(self) -> str:
-        return named(self.entry)
-
-    @property
-    def seed(self) -> int:
-        return int(self.entry["config"]["seed"])
-
-
-@dataclass(frozen=True)
-class Group:
-    """The runs with the same values of the settings in ``by``."""
-
-    settings: dict[str, Any]
-    series: list[Series]
-
-    @cached_property
-    def mixes(self) -> dict[str, list[Any]]:
-        """The settings besides the seed that differ inside the group."""
-        return varying([one.entry for one in self.series], besides=LOGGING)
-
-    @property
-    def is_over_seeds(self) -> bool:
-        """Whether its runs differ in the seed alone."""
-        return not self.mixes and len({one.seed for one in self.series}) == len(self.series)
-
-    def name(self) -> str:
-        """Its name in a legend."""
-        from faudit.figures.style import DATA_NAMES, NET_NAMES
-
-        parts = []
-        for name, value in self.settings.items():
-            if name == "rule":
-                parts.append(rule_name(value))
-            elif name in ("data", "net"):
-                parts.append({**DATA_NAMES, **NET_NAMES}.get(value, value))
-            elif isinstance(value, bool):
-                parts.append(name if value else f"not {name}")
-            elif value is not None:
-                parts.append(f"{'λ' if name == 'penalty' else name} = {written(value)}")
-        return ", ".join(parts) or "all runs"
-
-    def to_json(self) -> Numbers:
-        return {
-            "name": self.name(),
-            "settings": self.settings,
-            "rule": self.settings.get("rule"),
-            "runs": [one.name for one in self.series],
-            "seeds": [one.seed for one in self.series],
-            "mixes": self.mixes,
-        }
-
-
-@dataclass
-class Selected:
-    """The chosen runs in groups, and remarks on what was left out."""
-
-    groups: list[Group]
-    by: tuple[str, ...]
-    where: tuple[str, ...]
-    remarks: list[str] = field(default_factory=list)
-
-    @property
-    def series(self) -> list[Series]:
-        return [one for group in self.groups for one in group.series]
-
-    @property
-    def last_rows(self) -> list[Row]:
-        return [one.rows[-1] for one in self.series]
-
-    def remark(self, text: str) -> None:
-        if text not in self.remarks:
-            self.remarks.append(text)
-
-    def headed(self, names: Iterable[str], *, kind: str, panels: list[Numbers]) -> Numbers:
-        """The numbers of a picture with what a reader must know about the runs."""
-        if not any(panel["lines"] for panel in panels):
-            raise StoreError(f"no number to plot: expected {', '.join(names)} in the rows, got none that is finite")
-        return {
-            "plot": list(names),
-            "kind": kind,
-            "by": list(self.by),
-            "where": list(self.where),
-            "groups": [group.to_json() for group in self.groups],
-            "panels": panels,
-            "footnote": footnote(self, panels, kind),
-            "remarks": list(self.remarks),
-        }
-
-
-def selected(runs: Source, *, where: Sequence[str], by: str | Sequence[str] | None, at: int | str | None) -> Selected:
-    """Choose, read and group runs."""
-    if isinstance(runs, str | Path):
-        found, remarks = entries(Path(runs))
-        store = str(runs)
-    else:
-        found, remarks, store = [overview(run) for run in runs], [], "these runs"
-    asked = tuple([by] if isinstance(by, str) else by or ())
-    if wrong := [name for name in asked if name not in all_keys()]:
-        raise ConfigError(f"by: {unknown('setting', wrong[0], all_keys())}")
-    there = chosen(found, where, store=store)
-    if not there:
-        raise no_runs(store, where)
-    result = Selected([], asked, tuple(where), [f"left out: {text}" for text in remarks])
-    series = [one for entry in there if (one := read(entry, at, result)) is not None]
-    tell_unfinished(series, at, result)
-    if not series:
-        raise StoreError(
-            "\n".join(result.remarks) or f"the chosen runs have no rows yet (in {store}). Train them first."
-        )
-    result.by = asked or tuple(varying([one.entry for one in series], besides=LOGGING)) or ("rule",)
-    groups: dict[str, Group] = {}
-    for one in series:
-        settings = {name: one.entry["config"].get(name) for name in result.by}
-        groups.setdefault(repr(settings), Group(settings, [])).series.append(one)
-    result.groups = sorted(groups.values(), key=lambda group: order(group.settings))
-    if len(groups) > MOST_GROUPS:
-        raise ConfigError(
-            f"expected at most {MOST_GROUPS} groups of runs, got {len(groups)} by {', '.join(result.by)}. "
-            "Group by fewer settings with --by, or choose runs with --where."
-        )
-    for group in result.groups:
-        if group.mixes:
-            mixed = "; ".join(f"{name} {told(values)}" for name, values in group.mixes.items())
-            result.remark(f"{group.name()}: its runs differ in more than the seed ({mixed}), and so does the spread")
-    return result
-
-
-def order(settings: dict[str, Any]) -> list[tuple[int, Any]]:
-    """Rules in the order of the registry, numbers by size, other values by name."""
-    rules = list(RULES)
-    return [
-        (0, rules.index(value)) if name == "rule" and value in rules
-        else (1, float(value)) if isinstance(value, int | float) else (2, str(value))
-        for name, value in settings.items()
-    ]  # fmt: skip
-
-
-def read(entry: Overview, at: int | str | None, result: Selected) -> Series | None:
-    """The rows of a run that a plot needs; None if it has none. At the end, only the last row is read."""
-    run = Run(Path(entry["run"]))
-    try:
-        rows = run.last_rows(run.outcome() or {}) if at == END and entry["status"] == Status.DONE else run.rows()
-    except StoreError as error:
-        result.remark(f"left out: {error}")
-        return None
-    if at == END and entry["status"] != Status.DONE:
-        result.remark(f"left out: {named(entry)} is {entry['status']}, so it has no end")
-        return None
-    if at is not None and at != END:
-        rows = [row for row in rows if row["epoch"] == at]
-    if not rows:
-        missing = "no rows yet" if at in (None, END) else f"no row of epoch {at}"
-        result.remark(f"left out: {named(entry)} has {missing}")
-        return None
-    return Series(entry, rows)
-
-
-def tell_unfinished(series: Sequence[Series], at: int | str | None, result: Selected) -> None:
-    open_ones = [one for one in series if one.entry["status"] != Status.DONE] if at is None else []
-    for one in open_ones:
-        result.remark(f"{one.name} is {one.entry['status']}: drawn up to epoch {one.rows[-1]['epoch']}")
+def headed(found: Selected, names: Iterable[str], *, kind: str, panels: list[Numbers]) -> Numbers:
+    """The numbers of a picture with what a reader must know about the runs."""
+    if not any(panel["lines"] for panel in panels):
+        raise StoreError(f"no number to plot: expected {', '.join(names)} in the rows, got none that is finite")
+    return {
+        "plot": list(names),
+        "kind": kind,
+        "by": list(found.by),
+        "where": list(found.where),
+        "groups": [group.to_json() for group in found.groups],
+        "panels": panels,
+        "footnote": footnote(found, panels, kind),
+        "remarks": list(found.remarks),
+    }
 
 
 def usable(values: Iterable[float | None], *, log: bool) -> list[float]:
@@ -397,20 +231,6 @@ def footnote(found: Selected, panels: Sequence[Numbers], kind: str) -> str:
             "; mark: mean with 95 % interval" + (" (of the logarithm on a log axis)" if log else "") + ", rings: runs"
         )
     return f"{', '.join(' and '.join(fact) for fact in facts)}, {where}, {n}{meaning}".rstrip(".") + "."
-
-
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def written(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else " ".join(map(str, as_list(value)))
-
-
-def rule_name(rule: str) -> str:
-    from faudit.figures.style import rule_look
-
-    return rule_look(rule)[0] if rule in RULES else rule
 
 
 def drawn(name: str, numbers: Numbers, draw: Callable[[Numbers, Style], Picture], *, venue: str) -> Drawn:
@@ -526,11 +346,11 @@ def draw_points(numbers: Numbers, style: Style) -> Picture:
         xs, ys = zip(*line["points"].values(), strict=True)
         look = {"marker": how["marker"], "mfc": "none", "mec": how["color"], "ms": 4.0, "mew": 0.9}
         ax.plot(xs, ys, linestyle="none", label=name, **look)
-    for side, log in (("x", panel["log_x"]), ("y", panel["log"])):
-        if log:
-            at = 0 if side == "x" else 1
-            values = [point[at] for line in panel["lines"] for point in line["points"].values()]
-            decades(ax, values, side=side)
+    points = [point for line in panel["lines"] for point in line["points"].values()]
+    if panel["log_x"]:
+        decades(ax, [x for x, _ in points], side="x")
+    if panel["log"]:
+        decades(ax, [y for _, y in points])
     ax.set_xlabel(panel["label_x"])
     ax.set_ylabel(panel["label"])
     legend(picture, [ax], columns=columns_of(numbers, picture))

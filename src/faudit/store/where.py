@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from faudit.config import all_keys, attribute, key, known
+from faudit.config import BESIDES, all_keys, attribute, key, known
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import some_of, unknown
 from faudit.store.index import Overview
 from faudit.store.rows import OVERFLOWED
 from faudit.store.run import ENDED, Status, matching, unknown_run
 
+WITHIN_METHOD = frozenset(map(key, BESIDES)) - {"epochs"}  # settings in which the runs of one method may differ
 STATES = (*ENDED, Status.RUNNING, Status.STOPPED)
 # Results of a run that a condition may ask about and that a list can be sorted by.
 RESULTS = ("test_acc", "acc_eval", "loss_eval", "hidden_norm", "grad_norm", "growth", "growth_max", "seconds")
@@ -135,7 +136,7 @@ def matches(entry: Overview, wanted: Sequence[Condition]) -> bool:
 
 def named(entry: Overview) -> str:
     """The name of a run: that of its directory, which ``show`` and ``audit`` accept."""
-    return os.path.basename(entry["run"])
+    return os.path.basename(str(entry["run"]))
 
 
 def chosen(found: Sequence[Overview], words: Iterable[str], *, store: str) -> list[Overview]:
