@@ -116,10 +116,10 @@ def latex_text(text: str) -> str:
     return "".join(parts).replace("$$", "")  # two formulas in a row: one formula
 
 
-def latex(table: Sequence[Sequence[str]], *, left: Sequence[bool] = (True,), caption: str = "") -> str:
-    """A table in LaTeX with the rules of booktabs; ``left`` tells for each column whether it is aligned left."""
+def latex(table: Sequence[Sequence[str]], *, columns: str = "", caption: str = "") -> str:
+    """A table in LaTeX with the rules of booktabs; by default the first column is aligned left, the others right."""
     head, *lines = [" & ".join(map(latex_text, line)) + r" \\" for line in table]
-    columns = "".join("l" if to_the_left else "r" for to_the_left in [*left, *[False] * (len(table[0]) - len(left))])
+    columns = columns or "l" + "r" * (len(table[0]) - 1)
     body = [
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",

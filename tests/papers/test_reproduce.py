@@ -60,7 +60,7 @@ def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
     assert "0 runs made; claims: " in said.err
     names = {path.name for path in (tmp_path / "out").iterdir()}
     wanted = {f"{figure}.{form}" for figure in FIGURES for form in (*FORMATS, "json")}
-    assert names == wanted | {"claims.md", "claims.json", "made-from.json"}
+    assert names == wanted | {"claims.md", "claims.json", "claims.tex", "made-from.json"}
     claims = json.loads((tmp_path / "out" / "claims.json").read_text())
     assert claims["rehearsal"] is True and len(claims["claims"]) == 17
     assert main(words("faeval", tmp_path)) == 0 and "nothing to do" in capsys.readouterr().out

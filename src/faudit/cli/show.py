@@ -96,7 +96,7 @@ def show_many(args: argparse.Namespace, names: set[str] | None = None) -> int:
     elif args.latex:
         differ = list(varying(found, besides=("net", "rule", "data", "seed", "epochs")))
         lines = group_lines(found) if args.group else [[*COLUMNS, SETTINGS], *run_lines(found, differ)]
-        print(latex(lines, left=[name in LEFT for name in lines[0]]))
+        print(latex(lines, columns="".join("l" if name in LEFT else "r" for name in lines[0])))
     else:
         say((group_table if args.group else runs_table)(found, width=width()))
     complain(damaged)

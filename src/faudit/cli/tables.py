@@ -51,7 +51,7 @@ def line(entry: Overview) -> list[str]:
     return [
         named(entry),
         entry["status"],
-        f"{entry['epochs'] if entry['epochs'] is not None else '–'}/{entry['epochs_asked']}",
+        f"{entry['epochs'] if entry['epochs'] is not None else '–'}/{entry['epochs_asked'] or '–'}",
         share(entry["test_acc"]),
         times(entry["growth"]),
         cosine(deep_gamma(entry)),

@@ -114,9 +114,9 @@ def quantities(
     An empty ``layers`` means every layer of the rows. Without ``layers`` and ``over``, an entry with one number per tap
     is read at the last tap, and another entry is averaged.
     """
-    valid = [*DERIVED, *(name for name, one in ENTRIES.logged.items() if name != "epoch" and one.kind != "text")]
-    if entry not in valid:
-        raise ConfigError(unknown("entry", entry, valid))
+    if entry not in DERIVED and (entry not in ENTRIES or ENTRIES[entry].kind == "text" or entry == "epoch"):
+        numbers = [name for name, one in ENTRIES.logged.items() if name != "epoch" and one.kind != "text"]
+        raise ConfigError(unknown("entry", entry, [*numbers, *DERIVED]))
     declared = Quantity(entry).declared
     if declared.shape in NESTED:
         raise ConfigError(

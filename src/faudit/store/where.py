@@ -7,6 +7,7 @@ a setting meets it. Every other condition on a setting asks for a run that reads
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import os
@@ -56,18 +57,22 @@ def value_in(entry: Overview, name: str) -> Any:
     return entry[name] if name == "status" else entry["config"].get(name)
 
 
-def conditions(words: Iterable[str]) -> list[Condition]:
-    """Parse the words of ``--where``; one error lists every problem."""
+def conditions(words: Iterable[str], found: Sequence[Overview] = ()) -> list[Condition]:
+    """Parse the words of ``--where``; one error lists every problem.
+
+    A setting or a name that faudit does not declare, such as the rule of a watched run, is valid if a run found has it.
+    """
     alternatives: dict[str, list[Any]] = {}
     others, problems = [], []
     for word in words:
-        found = WORD.fullmatch(word)
-        if not found:
+        parts = WORD.fullmatch(word)
+        if not parts:
             problems.append(f"--where: expected KEY=VALUE (or !=, <, <=, >, >=), got {word!r}")
             continue
-        name, comparison, text = (part.strip() for part in found.groups())
+        name, comparison, text = (part.strip() for part in parts.groups())
+        met = [value for entry in found if (value := entry["config"].get(name)) is not None]
         try:
-            value = value_of(name, text, comparison=comparison)
+            value = value_of(name, text, comparison=comparison, met=met)
         except ConfigError as error:
             problems.append(f"--where {error}")
             continue
@@ -95,21 +100,27 @@ def settings_as_words(settings: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def value_of(name: str, text: str, *, comparison: str = "=") -> Any:
-    """Parse the value of a condition, in the form that it has in an overview."""
+def value_of(name: str, text: str, *, comparison: str, met: Sequence[Any]) -> Any:
+    """Parse the value of a condition, in the form that it has in an overview; ``met`` are values that runs have."""
     if name == "status":
         if text not in STATES:
             raise ConfigError(unknown("status", text, STATES))
-    elif name not in RESULTS and name not in all_keys():
+        value: Any = text
+    elif name in RESULTS:
+        value = number(name, text)
+    elif name in all_keys():
+        value = text if text in met else setting(name, text)
+    elif met:
+        value = next((one for one in met if str(one) == text), text)
+    else:
         raise ConfigError(unknown("setting", name, [*all_keys(), "status", *RESULTS]))
-    value = text if name == "status" else number(name, text) if name in RESULTS else setting(name, text)
     if comparison not in ("=", "!=") and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise ConfigError(f"{name}: expected = or !=, since its values have no order, got {comparison}")
     return value
 
 
 def setting(name: str, text: str) -> Any:
-    """Parse the value of a setting; the config of an overview holds lists."""
+    """Parse the value of a declared setting; the config of an overview holds lists."""
     declared = known()[attribute(name)]
     is_switch = isinstance(declared.first.default, bool)
     try:
@@ -142,7 +153,7 @@ def named(entry: Overview) -> str:
 def chosen(found: Sequence[Overview], words: Iterable[str], *, store: str) -> list[Overview]:
     """The runs that meet the conditions among the words and, if there are names or patterns, have one of them."""
     words = list(words)
-    wanted = conditions(word for word in words if is_condition(word))
+    wanted = conditions([word for word in words if is_condition(word)], found)
     there = [entry for entry in found if matches(entry, wanted)]
     names = [word for word in words if not is_condition(word)]
     if not names:
@@ -176,7 +187,7 @@ def varying(found: Sequence[Overview], besides: Iterable[str] = ()) -> dict[str,
     skipped = set(besides)
     configs = [entry["config"] for entry in found]
     values: dict[str, list[Any]] = {}
-    for name in all_keys():
+    for name in dict.fromkeys(itertools.chain(all_keys(), *configs)):
         if name not in skipped:
             met = [value for config in configs if (value := config.get(name)) is not None]
             different = dict.fromkeys(tuple(value) if isinstance(value, list) else value for value in met)
