@@ -49,7 +49,9 @@ def on_a_terminal(columns: int, *words: str) -> list[str]:
     child, terminal = pty.fork()
     if not child:  # the terminal's size is set before anything is printed
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-        os.execv(sys.executable, [sys.executable, "-m", "faudit", *words])
+        # An environment of its own: readline may have set COLUMNS behind Python's back.
+        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        os.execve(sys.executable, [sys.executable, "-m", "faudit", *words], environment)
     out = b""
     while True:
         try:
@@ -83,9 +85,11 @@ def test_grouped_seeds_fit_eighty_columns_too(store: Path) -> None:
 
 def test_columns_are_left_out_from_the_right_until_the_table_fits() -> None:
     rows = [["run", "12345", "1234567890", ""], ["other", "1", "2", "key=value"]]
-    for width, kept in ((60, 4), (27, 3), (5, 2)):
-        table = fitted(["name", "a", "b"], rows, needed=["name"], width=width)
+    for width, kept in ((60, 4), (30, 3), (16, 2)):
+        table = fitted(["run", "a", "b"], rows, needed=["run"], width=width)
         assert not isinstance(table, str) and len(table.columns) == kept, width
+    narrow = fitted(["run", "a", "b"], rows, needed=["run"], width=14)
+    assert narrow == "run\nrun\nother\n    key=value", "the settings have no room beside the name"
 
 
 def test_runs_that_differ_in_a_setting_look_different(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,6 +130,7 @@ def test_a_plot_has_the_venues_width_and_nothing_leaves_the_page(store: Path, ve
     ):
         page = pypdf.PdfReader(io.BytesIO(drawn.style.rendered(drawn.picture, "pdf"))).pages[0]
         assert float(page.mediabox.width) == pytest.approx(72 * VENUES[venue][wide], abs=0.5)
+        drawn.picture.canvas.draw()
         renderer = drawn.picture.canvas.get_renderer()  # type: ignore[attr-defined]  # of the Agg canvas
         edges = drawn.picture.bbox
         for text in drawn.picture.findobj(Text):

@@ -7,7 +7,8 @@ column says in which settings a run differs from the others.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -156,21 +157,31 @@ def between(values: Sequence[Any], unit: str = "") -> str:
 def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], *, needed: Sequence[str], width: int) -> Table | str:
     """A table that fits a width: columns that are not needed are left out from the right; the settings are folded.
 
-    Each row has the cells of ``columns`` and then the settings.
+    Each row has the cells of ``columns`` and then the settings. Where they have no room, they are on a line below.
     """
-    heads = [*columns, SETTINGS]
-    cells = list(zip(heads, *rows, strict=True))
-    if not any(row[-1] for row in rows):
-        heads, cells = heads[:-1], cells[:-1]
-    widths = {column[0]: max(map(len, column)) for column in cells}
-    folded = max((len(word) for row in rows for word in [SETTINGS, *row[-1].split()]), default=0)
+    heads = [*columns, SETTINGS] if any(row[-1] for row in rows) else list(columns)
+    widths = {name: max([len(name), *(len(row[place]) for row in rows)]) for place, name in enumerate(heads)}
+    if SETTINGS in heads:
+        widths[SETTINGS] = max(len(word) for row in rows for word in [SETTINGS, *row[-1].split()])
     kept = list(heads)
     for name in [name for name in reversed(columns) if name not in needed]:
-        room = sum(widths[name] if name != SETTINGS else min(folded, widths[name]) for name in kept)
-        if room + GAP * (len(kept) - 1) > width:
+        if room(kept, widths) > width:
             kept.remove(name)
-    lines = [[row[heads.index(name)] for name in kept] for row in rows]
-    return listed(kept, lines, left=LEFT)
+    if SETTINGS in kept and room(kept, widths) > width:
+        kept.remove(SETTINGS)
+        lines = plain(kept, [[row[heads.index(name)] for name in kept] for row in rows], left=LEFT)
+        return "\n".join([next(lines), *(text for row in rows for text in below(next(lines), row[-1], width))])
+    return listed(kept, [[row[heads.index(name)] for name in kept] for row in rows], left=LEFT)
+
+
+def room(columns: Sequence[str], widths: Mapping[str, int]) -> int:
+    """The characters that columns take beside each other."""
+    return sum(widths[name] for name in columns) + GAP * (len(columns) - 1)
+
+
+def below(text: str, settings: str, width: int) -> list[str]:
+    """A line with its settings below it."""
+    return [text, *textwrap.wrap(settings, width, initial_indent="    ", subsequent_indent="    ")]
 
 
 def listed(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> Table | str:
