@@ -45,6 +45,15 @@ def test_the_example_of_the_page_on_models_runs(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("tap")
 
 
+def test_the_example_of_the_page_on_python_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = (ROOT / "docs" / "python.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(code, {})
+    assert capsys.readouterr().out.startswith("4 runs in runs: 4 done") and (tmp_path / "gamma.json").exists()
+
+
 def test_the_tables_hold_the_numbers_of_the_logs() -> None:
     script = ROOT / "scripts" / "readme-tables"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
