@@ -21,7 +21,7 @@ from faudit.errors import ConfigError, FauditError
 from faudit.registry import nearest, unknown
 from faudit.rules import RULES
 from faudit.store.files import STDOUT, must_be_file
-from faudit.store.run import run_named
+from faudit.store.run import PATTERN, run_named, runs_named
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,7 +40,9 @@ HELP = "audit runs or your own model; exit code 0 trustworthy, 1 needs walk-back
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
+    own.add_argument(
+        "names", nargs="*", metavar="RUN", help="a run's directory, or its name, prefix or pattern in the store"
+    )
     add_runs(own)
     add_json(own)
     own.add_argument(
@@ -124,7 +126,8 @@ def audit_runs(args: argparse.Namespace) -> int:
     from faudit.audit.utility import sensitivity, utility
 
     asked = protocol(args.protocol)
-    runs = each_once([run_named(name, args.runs) for name in args.names] or finished(args.runs))
+    found = [run for name in args.names for run in audited_as(name, args.runs)]
+    runs = each_once(found or finished(args.runs))
     if args.with_controls:
         make_controls(runs, data_dir=args.data_dir)
     beside = {store: ControlIndex(store) for store in {run.path.parent for run in runs}}
@@ -163,6 +166,11 @@ def audit_runs(args: argparse.Namespace) -> int:
     elif STDOUT not in (args.markdown, args.latex):
         tell(audited, by_method, **extra)
     return VERDICTS[together]
+
+
+def audited_as(name: str, store: Path) -> list[Run]:
+    """The run of a name or prefix, or every run that fits a pattern."""
+    return runs_named(name, store) if any(letter in name for letter in PATTERN) else [run_named(name, store)]
 
 
 def finished(store: Path) -> list[Run]:

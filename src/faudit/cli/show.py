@@ -11,7 +11,6 @@ from faudit.cli.output import complain, print_json, say, width
 from faudit.errors import ConfigError
 
 HELP = "show all runs as a table, one run with all its rows, or the method card of a rule (`show rule NAME`)"
-PATTERN = "*?["  # letters that make a name a pattern
 
 
 def add_flags(own: Parser) -> None:
@@ -40,7 +39,7 @@ def as_json(entry: dict[str, Any]) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.store.run import run_named, runs_named
+    from faudit.store.run import PATTERN, run_named, runs_named
 
     if args.member:
         return card(args)

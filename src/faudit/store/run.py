@@ -42,6 +42,7 @@ from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIME, TIMINGS, Row, from
 
 FORMAT = 1  # version of the run directory; readers refuse a larger one
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
+PATTERN = "*?["  # letters that make the name of runs a pattern
 LOCK_PATIENCE = 2.0  # seconds; a process that reads the status holds the lock for a moment
 
 
