@@ -36,7 +36,7 @@ def test_a_collection_is_a_sequence_of_runs(store: Path) -> None:
     assert isinstance(found, Runs) and len(found) == 5 == len(list(found)) and found.problems == ()
     assert all(isinstance(run, Run) for run in found) and found[0].config().rule == "bp"
     assert found[-1].name == found.names[-1] and [run.name for run in found[:2]] == found.names[:2]
-    assert found[0] in found and found.names[0] in found and "other" not in found
+    assert found[0] in found and Run(found[0].path) in found and Run(store / "other") not in found
     assert found["resmlp-bp-digits-s2"].config().seed == 2 and found[found.names[3]].name == found.names[3]
     assert found[0].rows() == Run(found[0].path).rows()
     with pytest.raises(StoreError, match="'resmlp-dfa' is not one run: 3 runs match"):
