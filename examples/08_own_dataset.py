@@ -1,7 +1,7 @@
 """Train on your own dataset: a function returns a Dataset, and faudit's training loop uses it.
 
-The dataset is two spirals. ``faudit train --data`` takes only registered names, so this example prepares an experiment
-with the dataset and trains it epoch by epoch.
+The dataset is two spirals. This example prepares an experiment with the dataset and trains it epoch by epoch. If the
+function took ``data_dir``, ``faudit train --data module:function`` would train on it too (docs/own.md).
 """
 
 import math

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from faudit.cli.main import parsed, parser
+from faudit.cli.main import main, parsed, parser
 from tests.support.paths import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "evidence").glob("*.md")])
@@ -52,6 +52,19 @@ def test_the_example_of_the_page_on_python_runs(
     code = (ROOT / "docs" / "python.md").read_text().split("```python\n")[1].split("```")[0]
     exec(code, {})
     assert capsys.readouterr().out.startswith("4 runs in runs: 4 done") and (tmp_path / "gamma.json").exists()
+
+
+def test_the_examples_of_the_page_on_own_members_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, out = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own.md").read_text(), flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(own)
+    words = ["train", "--rule", "mine:ScaledDFA", "--factor", "2", "--epochs", "1", "--width", "8", "--depth", "1"]
+    assert main(words) == 0 and "resmlp-ScaledDFA-digits-s42-" in capsys.readouterr().out
+    exec(out, {})
+    mine, runs = capsys.readouterr().out.split()
+    assert mine == runs
 
 
 def test_the_tables_hold_the_numbers_of_the_logs() -> None:

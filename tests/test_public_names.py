@@ -10,8 +10,8 @@ from tests.support.paths import ROOT
 
 PUBLIC = [
     "DATASETS", "NETS", "PROBES", "RULES", "Dataset", "FauditError", "LocalRule", "Net", "Probe", "Reading", "Rule",
-    "Run", "RunConfig", "Runs", "Step", "audit_model", "audit_run", "compare", "fit", "generators", "plot", "runs",
-    "runs_in", "scatter",
+    "Run", "RunConfig", "Runs", "Step", "audit_model", "audit_run", "compare", "fit", "generators", "load_model",
+    "plot", "rule_state", "runs", "runs_in", "scatter",
 ]  # fmt: skip
 
 

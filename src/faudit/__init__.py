@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from faudit.store.run import Run, runs_in
     from faudit.train import fit
     from faudit.watch.model import audit_model
+    from faudit.watch.trained import load_model, rule_state
 
 __version__ = "0.1.0"
 
@@ -51,7 +52,9 @@ __all__ = [
     "compare",
     "fit",
     "generators",
+    "load_model",
     "plot",
+    "rule_state",
     "runs",
     "runs_in",
     "scatter",
@@ -61,6 +64,7 @@ _HOMES = {
     "faudit.analysis.compare": ("compare",),
     "faudit.analysis.runs": ("Runs", "audit_run", "runs"),
     "faudit.watch.model": ("audit_model",),
+    "faudit.watch.trained": ("load_model", "rule_state"),
     "faudit.config": ("RunConfig",),
     "faudit.data": ("DATASETS",),
     "faudit.data.dataset": ("Dataset",),

@@ -5,12 +5,16 @@ optimizer in their own files (``settings.py``), so two members may give one name
 
 TOML, JSON and messages spell keys like the command line's flags (``batch-size``). The attribute has underscores
 instead. Importing this module does not import torch.
+
+A member of the user's, ``package.module:Name``, is kept with the config: its name, a digest of its source and its
+settings (``OwnMember``). So a run can be read without that code, and with other source it is another run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shlex
@@ -26,8 +30,9 @@ from faudit.data import DATASETS, SHIPPED
 from faudit.errors import ConfigError
 from faudit.nets import NETS
 from faudit.optimizers import OPTIMIZERS
-from faudit.registry import unknown
-from faudit.rules import RULES
+from faudit.probes import PROBES
+from faudit.registry import DIGITS, OWN, Registry, unknown
+from faudit.rules import FROZEN, RULES
 from faudit.settings import (
     Configurable,
     Parser,
@@ -54,11 +59,124 @@ BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "thread
 UNREAD = object()  # in place of the default of a setting that a run does not read
 # The families whose members declare settings, by the setting that names the member.
 FAMILIES: dict[str, Configurable[Any]] = {"net": NETS, "rule": RULES, "optimizer": OPTIMIZERS}
+MEMBERS = "members"  # the key of the own members in JSON
+# Names that a setting of an own member cannot have: other flags of `train`, and other columns of tables.
+TAKEN = ("help", "config", "runs", "json", "again", "data_dir", "status", "run_id", "run", "grid", "include", "exclude",
+         "name", "with", "own", "stray", "epoch", "seconds", "classes", MEMBERS)  # fmt: skip
+SLUG = 40  # most characters of an own member in a run id
+
+
+def registry_of(family: str) -> Registry[Any]:
+    """The registry behind a setting that names a member: net, rule, optimizer or data."""
+    return DATASETS if family == "data" else FAMILIES[family]
 
 
 def member_of(family: str) -> Parser:
     """A parser of the names of a family's members."""
-    return lambda value: one_of(FAMILIES[family])(value)
+    return lambda value: one_of(registry_of(family), " or package.module:Name")(value)
+
+
+@dataclass(frozen=True)
+class OwnMember:
+    """What a config keeps of a member that is not faudit's."""
+
+    name: str  # package.module:Name
+    source: str  # the digest of its source
+    defaults: tuple[tuple[str, Any], ...] = ()  # of its settings, by attribute
+
+    @property
+    def settings(self) -> Settings:
+        """Its settings without their parsers and help, which only the source has."""
+        return {name: Setting(default, like(default), "") for name, default in self.defaults}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "source": self.source,
+            "settings": {key(name): value for name, value in self.defaults},
+        }
+
+
+def own_member(family: str, name: str) -> tuple[OwnMember, Settings]:
+    """An own member as its source is now, with its settings."""
+    registry = registry_of(family)
+    settings = FAMILIES[family].settings(name) if family in FAMILIES else {}
+    for attribute, declared in settings.items():
+        problem = ""
+        if attribute in TAKEN or hasattr(RunConfig, attribute) or attribute in columns():
+            problem = "a name that faudit uses itself. Give it another name"
+        elif attribute in _known(()) and not _known(())[attribute].is_alike(family, declared.default):
+            problem = "a name that faudit uses in another family or for another type. Give it another name"
+        elif not is_plain(declared.default):
+            problem = f"whose default is {quoted(declared.default)}: expected a number, text, false or a tuple of them"
+        elif declared.default is True:
+            problem = "whose default is true: a flag can only turn it on. Turn its meaning around"
+        if problem:
+            registry[name]  # first: what is no member of the family has other settings
+            raise ConfigError(f"{family} {name} declares the setting {key(attribute)}, {problem}")
+    defaults = tuple((attribute, declared.default) for attribute, declared in settings.items())
+    own = OwnMember(registry.own_name(name), registry.digest(name), defaults)
+    SEEN.setdefault((family, own), settings)
+    return own, settings
+
+
+# Own members that this process has read, with their settings: they are known settings from then on.
+SEEN: dict[tuple[str, OwnMember], Settings] = {}
+
+
+@cache
+def columns() -> frozenset[str]:
+    """The names of the entries of a row: they share the tables of an export with the settings."""
+    return frozenset(entry.name for name in PROBES for entry in PROBES.declared(name).entries)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a default can be kept in JSON."""
+    if isinstance(value, tuple):
+        return all(not isinstance(one, tuple) and is_plain(one) for one in value)
+    return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+
+
+def like(default: Any) -> Parser:
+    """A parser of values of the type of a default, for a setting whose own parser is not at hand."""
+
+    def parse(value: Any) -> Any:
+        if isinstance(default, tuple):
+            words = value.replace(",", " ").split() if isinstance(value, str) else value
+            if not isinstance(words, list | tuple) or not is_plain(tuple(words)):
+                raise ValueError("a list")
+            return tuple(like(default[0])(word) for word in words) if default else tuple(words)
+        if isinstance(default, bool):
+            return switch(value)
+        if isinstance(default, int):
+            return whole(-(2**63), 2**63 - 1)(value)
+        if isinstance(default, float):
+            return number(-sys.float_info.max)(value)
+        if not isinstance(value, str):
+            raise ValueError("text")
+        return value
+
+    return parse
+
+
+def kept_members(value: Any) -> dict[str, OwnMember]:
+    """The own members in a JSON document, as ``RunConfig.to_json`` writes them; ConfigError if they are damaged."""
+    found = {}
+    try:
+        for family, one in value.items():
+            name, source = one["name"], one["source"]
+            defaults = tuple(
+                (attribute(key), tuple(default) if isinstance(default, list) else default)
+                for key, default in one["settings"].items()
+            )
+            names = [attribute for attribute, default in defaults if attribute.isidentifier() and is_plain(default)]
+            valid = family in (*FAMILIES, "data") and OWN.fullmatch(name) and re.fullmatch(r"[0-9a-f]{64}", source)
+            if not valid or len(names) < len(defaults):
+                raise ValueError
+            found[family] = OwnMember(name, source, defaults)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ConfigError(f"{MEMBERS}: expected the own members that faudit wrote, got {quoted(value)}") from None
+    return found
 
 
 def device_name(value: Any) -> str:
@@ -73,12 +191,13 @@ class RunConfig:
     """The settings of one run. The defaults are the recipe of the paper, on the digits that faudit includes.
 
     The settings of the run's net, rule and optimizer are attributes too. A setting that another member declares and
-    that is at its default there is dropped. With another value it is kept in ``stray``, and the run is refused.
+    that is at its default there is dropped. With another value it is kept in ``stray``, and the run is refused. The
+    members that are not faudit's are in ``own``, by family.
     """
 
     net: str = setting("resmlp", member_of("net"), "network")
     rule: str = setting("bp", member_of("rule"), "learning rule")
-    data: str = setting("digits", one_of(DATASETS), "dataset")
+    data: str = setting("digits", member_of("data"), "dataset")
     epochs: int = setting(100, whole(1, 1_000_000), "passes over the training set")
     seed: int = setting(42, whole(0, 2**63 - 1), "seed of every random generator of the run")
     random_targets: bool = setting(False, switch, "train on fresh uniform labels in every minibatch")
@@ -123,11 +242,33 @@ class RunConfig:
     device: str = setting("cpu", device_name, "cpu, cuda or cuda:N")
 
     def __init__(self, **given: Any) -> None:
+        self._set(given, {})
+
+    def _set(self, given: Mapping[str, Any], kept: Mapping[str, OwnMember]) -> None:
+        """Set and check all settings. An own member in ``kept`` is taken as it is there, any other as its source is."""
         problems: list[str] = []
-        members = {family: given.get(family, RUN[family].default) for family in FAMILIES}
-        lost = {family for family, name in members.items() if not isinstance(name, str) or name not in FAMILIES[family]}
-        for family in lost:  # its own problem is told below; its settings cannot be checked
+        members: dict[str, str | OwnMember] = {}
+        own: dict[str, OwnMember] = {}
+        parsers: dict[str, Setting] = {}
+        lost = set()  # families whose member is not known: its own problem is told, its settings cannot be checked
+        for family in (*FAMILIES, "data"):
+            name, registry = given.get(family, RUN[family].default), registry_of(family)
             members[family] = RUN[family].default
+            if not isinstance(name, str) or name not in registry:
+                lost.add(family)
+            elif not registry.is_own(name):
+                members[family] = name
+            elif family in kept and kept[family].name == registry.own_name(name):
+                members[family] = own[family] = kept[family]
+                parsers |= SEEN.get((family, kept[family]), {})
+            else:
+                try:
+                    own[family], declared = own_member(family, name)
+                    members[family] = own[family]
+                    parsers |= declared
+                except ConfigError as error:
+                    problems.append(str(error))
+                    lost.add(family)
         layout = layout_of(members["net"], members["rule"], members["optimizer"])
         values, stray = dict(layout.defaults), {}
         for name, value in given.items():
@@ -136,7 +277,7 @@ class RunConfig:
                 continue  # most settings are at their default; this halves the time to read thousands of runs
             try:
                 if default is not UNREAD:
-                    values[name] = layout.settings[name].parse(value)
+                    values[name] = parsers.get(name, layout.settings[name]).parse(value)
                 elif name not in known():
                     problems.append(unknown("setting", key(name), all_keys()))
                 elif not known()[name].is_default(value) and known()[name].family not in lost:
@@ -153,6 +294,7 @@ class RunConfig:
             raise ConfigError(listing(problems))
         self.__dict__.update(values)  # a frozen dataclass accepts no assignment
         self.__dict__["stray"] = {name: stray[name] for name in known() if name in stray} if stray else {}
+        self.__dict__["own"] = own
 
     def __getattr__(self, name: str) -> Any:
         """Raise for an attribute that is no setting of this run; mypy learns here that there may be others."""
@@ -162,7 +304,9 @@ class RunConfig:
                              f"{self.optimizer} do not read it")  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RunConfig) and self.settings == other.settings and self.stray == other.stray
+        if not isinstance(other, RunConfig):
+            return NotImplemented
+        return (self.settings, self.stray, self.own) == (other.settings, other.stray, other.own)
 
     def __hash__(self) -> int:
         return hash(self.run_id)
@@ -173,7 +317,10 @@ class RunConfig:
 
     @property
     def _layout(self) -> Layout:
-        return layout_of(self.net, self.rule, self.optimizer)
+        own = self.own
+        if not own:
+            return layout_of(self.net, self.rule, self.optimizer)
+        return layout_of(own.get("net", self.net), own.get("rule", self.rule), own.get("optimizer", self.optimizer))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -195,15 +342,33 @@ class RunConfig:
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> RunConfig:
-        """A config from keys spelled like the flags; an error lists every problem."""
+        """A config from keys spelled like the flags; an error lists every problem.
+
+        The own members that ``to_json`` wrote are taken from there, so that their source is not needed.
+        """
         problems = [unknown("setting", name, all_keys()) for name in values if "_" in name]
+        given = {attribute(name): values[name] for name in values if "_" not in name and name != MEMBERS}
+        config = cls.__new__(cls)
         try:
-            config = cls(**{attribute(name): values[name] for name in values if "_" not in name})
+            kept = kept_members(values.get(MEMBERS, {}))
+            for family, one in kept.items():
+                if registry_of(family).own_name(str(given.get(family))) != one.name:
+                    problems.append(f"{MEMBERS}: expected {family} {quoted(given.get(family))}, got {one.name}")
+            config._set(given, kept)
         except ConfigError as error:
             raise ConfigError(listing([*problems, *str(error).split("\n")], where=where)) from None
         if problems:
             raise ConfigError(listing(problems, where=where))
         return config
+
+    @classmethod
+    def members_in(cls, path: Path) -> dict[str, Any]:
+        """The net, rule and optimizer that a TOML file names; empty if it cannot be read."""
+        try:
+            values = read_toml(path, "config", advice="")
+        except (OSError, ConfigError):  # ``from_toml`` tells why
+            return {}
+        return {family: values[family] for family in FAMILIES if family in values}
 
     @classmethod
     def from_toml(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
@@ -214,6 +379,8 @@ class RunConfig:
             raise ConfigError(
                 f"cannot read the config {path}: {error.strerror}. Give --config an existing file."
             ) from None
+        if MEMBERS in values:
+            raise ConfigError(listing([unknown("setting", MEMBERS, all_keys())], where=str(path)))
         return cls.parse({**values, **(overrides or {})}, where=str(path))
 
     def with_(self, **changes: Any) -> RunConfig:
@@ -224,27 +391,48 @@ class RunConfig:
         """
         kept = self.changed
         for family in FAMILIES.keys() & changes.keys():
-            name = changes[family]
-            reads = FAMILIES[family].settings(name) if isinstance(name, str) and name in FAMILIES[family] else {}
+            reads = self._read_by(family, changes[family])
             kept = {name: value for name, value in kept.items() if family_of(self, name) != family or name in reads}
-        return RunConfig(**{**kept, **changes})
+        config = RunConfig.__new__(RunConfig)
+        config._set({**kept, **changes}, self.own)
+        return config
+
+    def _read_by(self, family: str, name: Any) -> Settings:
+        """The settings that a member reads; none if there is no such member."""
+        registry = FAMILIES[family]
+        if not isinstance(name, str) or name not in registry:
+            return {}
+        own: OwnMember | None = self.own.get(family)
+        if own is not None and own.name == registry.own_name(name):
+            return own.settings
+        return registry.settings(name)
 
     def to_json(self) -> dict[str, Any]:
-        """Every setting that the run reads, spelled like the flags, and those that nothing reads."""
+        """Every setting that the run reads, spelled like the flags, those that nothing reads, and the own members."""
         own = self.__dict__
+        members = {family: one.to_json() for family, one in self.own.items()}
         return {
             **{key: own[name] for key, name in self._layout.keys},
             **{key(name): self.stray[name] for name in self.stray},
+            **({MEMBERS: members} if members else {}),
         }
 
     @cached_property
     def run_id(self) -> str:
         """``net-rule-data-s<seed>-<hash>``; the hash covers every setting that differs from its default.
 
-        Settings at their default are left out, so that a new setting in a later version does not rename old runs.
+        Settings at their default are left out, so that a new setting in a later version does not rename old runs. The
+        hash also covers the full name and the source of own members.
         """
-        text = json.dumps({key(name): value for name, value in self.changed.items()}, sort_keys=True, allow_nan=False)
-        return f"{self.net}-{self.rule}-{self.data}-s{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+        sources = {f"source:{family}": one.source for family, one in self.own.items()}
+        covered = {**{key(name): value for name, value in self.changed.items()}, **sources}
+        text = json.dumps(covered, sort_keys=True, allow_nan=False)
+        return f"{self.run_stem}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+    @property
+    def run_stem(self) -> str:
+        """The run id without its hash. An own member is there by its class or function alone."""
+        return f"{slug(self.net)}-{slug(self.rule)}-{slug(self.data)}-s{self.seed}"
 
     def label(self, on: str = "") -> str:
         """A short label, with the name of the net if given as ``on``: ``dfa + λ=0.01 on resmlp, no terminal norm``."""
@@ -255,14 +443,14 @@ class RunConfig:
 
     def settings_of(self, family: str) -> dict[str, Any]:
         """The settings that the run's member of a family (net, rule or optimizer) reads."""
-        return {name: self.__dict__[name] for name in FAMILIES[family].settings(getattr(self, family))}
+        return {name: self.__dict__[name] for name, home in self._layout.family.items() if home == family}
 
     def unused(self) -> Iterator[str]:
         """One problem for each setting that nothing in this run reads and that is not at its default."""
         useless = "leave it out, because it would change nothing"
         for name in self.stray:
             family = known()[name].family
-            reads = ", ".join(map(key, FAMILIES[family].settings(getattr(self, family)))) or "none of them"
+            reads = ", ".join(map(key, self.settings_of(family))) or "none of them"
             yield f"{family} {getattr(self, family)} does not read {key(name)}: {useless} (it reads {reads})"
         for name in ("milestones", "lr_factor"):
             if self.schedule != "step" and name in self.changed:
@@ -313,8 +501,28 @@ def listing(problems: list[str], *, where: str = "") -> str:
 
 
 def identity(config: RunConfig) -> tuple[Any, ...]:
-    """The settings that all runs of one method share: all except ``BESIDES``."""
-    return tuple((name, value) for name, value in (config.settings | config.stray).items() if name not in BESIDES)
+    """What all runs of one method share: all settings except ``BESIDES``, and the source of own members."""
+    settings = ((name, value) for name, value in (config.settings | config.stray).items() if name not in BESIDES)
+    return (*settings, *config.own.items())
+
+
+def slug(member: str) -> str:
+    """The name of a member in a run id, which is the name of a directory."""
+    head, colon, name = member.rpartition(":")
+    if not colon:
+        return member
+    frozen = FROZEN if head.startswith(FROZEN) else ""
+    return frozen + re.sub(r"[^A-Za-z0-9_]", "_", name)[:SLUG]
+
+
+def must_be_current(config: RunConfig) -> None:
+    """Refuse to run the code of an own member that is not the code with which the run was named."""
+    for family, one in config.own.items():
+        if (now := registry_of(family).digest(one.name)) != one.source:
+            raise ConfigError(
+                f"the source of {family} {one.name} changed: expected {one.source[:DIGITS]}, got {now[:DIGITS]} "
+                f"({config.run_id}). Put the old source back, or train a new run."
+            )
 
 
 def command(config: RunConfig, *, runs: str, data_dir: str | None = None) -> str:
@@ -328,13 +536,13 @@ def command(config: RunConfig, *, runs: str, data_dir: str | None = None) -> str
         else:
             words += [f"--{key(name)}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
     words += ["--runs", runs]
-    if needs_files(config):
+    if needs_files(config) and (data_dir or "data" not in config.own):
         words += ["--data-dir", data_dir or "DIR"]
     return " ".join(map(shlex.quote, words))
 
 
 def needs_files(config: RunConfig) -> bool:
-    """Whether a run needs dataset files that faudit does not include."""
+    """Whether a run needs dataset files that faudit does not include; an own dataset may need some."""
     return config.data not in SHIPPED
 
 
@@ -354,24 +562,30 @@ class Layout:
 
 
 @cache
-def layout_of(net: str, rule: str, optimizer: str) -> Layout:
+def layout_of(net: str | OwnMember, rule: str | OwnMember, optimizer: str | OwnMember) -> Layout:
     """The settings of a run by its members."""
     members = {"net": net, "rule": rule, "optimizer": optimizer}
+    told = {part: one if isinstance(one, str) else one.name for part, one in members.items()}
     settings: dict[str, Setting] = {}
     family: dict[str, str] = {}
     for name, own in RUN.items():
         parts: list[tuple[str, Settings]] = [("run", {name: own})]
-        parts += [(part, FAMILIES[part].settings(members[part])) for part in PLACES.get(name, ())]
+        parts += [(part, declared_by(part, members[part])) for part in PLACES.get(name, ())]
         for part, declared in parts:
             if twice := [one for one in declared if one in settings or (one in RUN and part != "run")]:
                 raise ConfigError(
-                    f"{part} {members[part]} declares the setting {key(twice[0])}, which the "
+                    f"{part} {told[part]} declares the setting {key(twice[0])}, which the "
                     f"{family.get(twice[0], 'run')} of this run has too. Give it another name."
                 )
             settings |= declared
             family |= dict.fromkeys(declared, part)
     defaults = {name: one.default for name, one in settings.items()}
     return Layout(settings, defaults, family, tuple((key(name), name) for name in settings))
+
+
+def declared_by(family: str, member: str | OwnMember) -> Settings:
+    """The settings of a member."""
+    return FAMILIES[family].settings(member) if isinstance(member, str) else member.settings
 
 
 @dataclass(frozen=True)
@@ -391,6 +605,10 @@ class Known:
         """The declaration of the first member that has it."""
         return next(iter(self.readers.values()))
 
+    def is_alike(self, family: str, default: Any) -> bool:
+        """Whether a member of a family may declare this setting too, with its own default."""
+        return family == self.family and type(default) is type(self.first.default)
+
     def is_default(self, value: Any) -> bool:
         """Whether a value is the default of a member."""
         return value in self.defaults and type(value) is type(self.defaults[0])
@@ -406,18 +624,25 @@ class Known:
         raise problems[0]
 
 
-@cache
 def known() -> Mapping[str, Known]:
-    """Every setting of the run and of every registered member, by attribute, in the order of lists."""
+    """Every setting of the run, of every registered member and of the own members that were read, by attribute."""
+    return _known(tuple(SEEN))
+
+
+@cache
+def _known(seen: tuple[tuple[str, OwnMember], ...]) -> Mapping[str, Known]:
+    """The known settings, in the order of lists; with those of own members."""
     found: dict[str, Known] = {}
     for name, own in RUN.items():
         found[name] = Known("run", {"run": own})
         for family in PLACES.get(name, ()):
             readers: dict[str, dict[str, Setting]] = {}
-            for member in FAMILIES[family].declaring:
-                for one, declared in FAMILIES[family].settings(member).items():
+            registered = [(member, FAMILIES[family].settings(member)) for member in FAMILIES[family].declaring]
+            more = [(one.name, SEEN[home, one]) for home, one in seen if home == family]
+            for member, settings in (*registered, *more):
+                for one, declared in settings.items():
                     readers.setdefault(one, {})[member] = declared
-            found |= {one: Known(family, declarations) for one, declarations in readers.items()}
+            found |= {one: Known(family, declared) for one, declared in readers.items() if one not in found}
     return found
 
 
@@ -428,5 +653,5 @@ def all_keys() -> list[str]:
 
 def family_of(config: RunConfig, name: str) -> str:
     """The family that a setting of a config belongs to: "run", "net", "rule" or "optimizer"."""
-    layout = layout_of(config.net, config.rule, config.optimizer)
-    return layout.family[name] if name in layout.family else known()[name].family
+    family = config._layout.family
+    return family[name] if name in family else known()[name].family

@@ -59,3 +59,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | OSError | ImportError) and any(message in str(error) for message in messages)
     )
+
+
+def error_text(error: BaseException) -> str:
+    """The type and the first line of an exception from the caller's code."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}" + (f": {lines[0].rstrip('.')}" if lines else "")

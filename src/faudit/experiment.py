@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from faudit.config import RunConfig
+from faudit.config import RunConfig, must_be_current
 from faudit.data.batches import Batches
 from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
 from faudit.nets import NETS
 from faudit.nets.net import Net, is_buffer
 from faudit.optimizers import OPTIMIZERS
+from faudit.registry import foreign
 from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.rules.frozen import frozen_before
@@ -38,12 +39,15 @@ class Experiment:
 
 def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     """Build an experiment as it is before the first step; writes no files."""
+    must_be_current(config)
     dataset = dataset.with_pixels(config.pixels)
     net = build_net(config, dataset)
     rule = build_rule(config, net)
     dtype, device = getattr(torch, config.dtype), usable(config.device)
     named = generators(config.seed)
-    if reason := rule.refusal(net):
+    with started(config, "rule"):
+        reason = rule.refusal(net)
+    if reason:
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
     samples = min(config.train_size or len(dataset.train_x), len(dataset.train_x))
     rest = 0 if config.drop_last else samples % config.batch_size
@@ -53,12 +57,14 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
             f"batch-size: expected at least {net.least_batch} samples in every batch for the BatchNorm of net "
             f"{config.net}, got {smallest} in the last batch. Take another --batch-size, or --drop-last."
         )
-    params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
+    with started(config, "net"):
+        params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
-    state = {
-        name: value.to(device, dtype if value.is_floating_point() else value.dtype)
-        for name, value in rule.init(net, sample, named["feedback"]).items()
-    }
+    with started(config, "rule"):
+        state = {
+            name: value.to(device, dtype if value.is_floating_point() else value.dtype)
+            for name, value in rule.init(net, sample, named["feedback"]).items()
+        }
     for name, value in (*params.items(), *state.items()):
         value.requires_grad_(rule.trains_state(name) if name in state else not is_buffer(name))
     batches = Batches(
@@ -82,8 +88,25 @@ def refuse_unused(config: RunConfig) -> None:
         raise ConfigError("\n".join(problems))
 
 
+@contextmanager
+def started(config: RunConfig, family: str) -> Iterator[None]:
+    """Start a member of a run. What an own member raises becomes an error of one line; in ours it is a bug."""
+    if family not in config.own:
+        yield
+        return
+    with foreign(f"{family} {config.own[family].name} cannot be started"):
+        yield
+
+
 def build_net(config: RunConfig, dataset: Dataset) -> Net:
-    return NETS[config.net](dataset.sample_shape, dataset.classes, **config.settings_of("net"))
+    return net_for(config, dataset.sample_shape, dataset.classes)
+
+
+def net_for(config: RunConfig, sample_shape: tuple[int, ...], classes: int) -> Net:
+    """The net of a run for samples of a shape."""
+    kind = NETS[config.net]
+    with started(config, "net"):
+        return kind(sample_shape, classes, **config.settings_of("net"))
 
 
 def build_rule(config: RunConfig, net: Net) -> Rule:
@@ -99,7 +122,8 @@ def build_rule(config: RunConfig, net: Net) -> Rule:
                 "Take another --train-last, or leave it out."
             )
         kind = frozen_before(kind, net.blocks - config.train_last)
-    return kind(**config.settings_of("rule"))
+    with started(config, "rule"):
+        return kind(**config.settings_of("rule"))
 
 
 def build_optimizer(config: RunConfig, rule: Rule, tensors: Mapping[str, Tensor]) -> Optimizers:

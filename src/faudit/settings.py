@@ -16,11 +16,12 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from importlib.util import resolve_name
 from operator import index
 from typing import Any, SupportsIndex
 
+from faudit.errors import ConfigError
 from faudit.registry import Member, Registry, nearest, some_of, syntax_tree
 
 Parser = Callable[[Any], Any]
@@ -100,14 +101,14 @@ def switch(value: Any) -> bool:
     return value
 
 
-def one_of(names: Iterable[str]) -> Parser:
-    """A parser of a name from a set, such as a tuple or a registry."""
+def one_of(names: Iterable[str], besides: str = "") -> Parser:
+    """A parser of a name from a set, such as a tuple or a registry; ``besides`` says what else the set accepts."""
 
     def parse(value: Any) -> str:
         valid = list(names)
-        if not isinstance(value, str) or value not in valid:
+        if not isinstance(value, str) or value not in names:
             near = nearest(value, valid) if isinstance(value, str) else ""
-            raise ValueError(f"one of {some_of(valid)}{near}")
+            raise ValueError(f"one of {some_of(valid)}{besides}{near}")
         return value
 
     return parse
@@ -142,8 +143,8 @@ def sizes(value: Any) -> tuple[int, ...]:
 class Configurable(Registry[Member]):
     """A registry whose members are dataclasses that declare settings."""
 
-    def __init__(self, family: str, targets: Mapping[str, str]) -> None:
-        super().__init__(family, targets)
+    def __init__(self, family: str, targets: Mapping[str, str], *, contract: str | None = None) -> None:
+        super().__init__(family, targets, contract=contract)
         self._settings: dict[str, Settings] = {}
 
     @property
@@ -153,14 +154,30 @@ class Configurable(Registry[Member]):
 
     def settings(self, name: str) -> Settings:
         """The settings of a member, read from its source; imports the member only if the source cannot be read."""
-        if name not in self._settings:
-            module, attribute = self._target(name).split(":")
-            try:
-                self._settings[name] = declared(module, attribute)
-            except Unreadable:
-                kind: Any = self[name]
-                self._settings[name] = settings_of(kind)
-        return self._settings[name]
+        target = self._target(name)
+        known_as = f"{target} {self.digest(name)}" if self.is_own(name) else name  # the source of an own one may change
+        if known_as not in self._settings:
+            with self.searched(name, "cannot be read"):
+                self._settings[known_as] = self._read(name, *target.split(":"))
+        return self._settings[known_as]
+
+    def _read(self, name: str, module: str, attribute: str) -> Settings:
+        try:
+            return declared(module, attribute)
+        except Unreadable:
+            kind: Any = self[name]
+            return settings_of(kind)
+
+    def must_be_member(self, found: Any, what: str) -> None:
+        super().must_be_member(found, what)
+        lost = [name for kind in found.__mro__ for name, value in vars(kind).items() if is_setting(value)]
+        if lost:  # the decorator replaces each field by its default
+            raise ConfigError(f"{what}: expected @dataclass(frozen=True) above its class, since it declares {lost[0]}")
+
+
+def is_setting(value: Any) -> bool:
+    """Whether a value is a declaration that no dataclass has taken up."""
+    return isinstance(value, Field) and "setting" in value.metadata
 
 
 class Unreadable(Exception):
@@ -197,7 +214,8 @@ def declared(module: str, name: str) -> dict[str, Setting]:
 
 def imported(tree: ast.Module, package: str, name: str) -> tuple[str, str]:
     """The module that a name of a file is imported from, and its name there."""
-    for line in tree.body:
+    typed = [line for block in tree.body if isinstance(block, ast.If) for line in block.body]  # public names of faudit
+    for line in (*tree.body, *typed):
         for alias in line.names if isinstance(line, ast.ImportFrom) else ():
             if isinstance(line, ast.ImportFrom) and (alias.asname or alias.name) == name:
                 return resolve_name("." * line.level + (line.module or ""), package), alias.name

@@ -28,7 +28,7 @@ from faudit.store import checkpoint
 from faudit.store.environment import environment
 from faudit.store.progress import shown
 from faudit.store.rows import Row, overflow
-from faudit.store.run import ENDED, Run, damaged
+from faudit.store.run import ENDED, Run, damaged, must_not_begin_again
 from faudit.store.summary import summary
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
@@ -43,6 +43,7 @@ def fit(
     With ``progress``, each row is shown on stderr: a bar on a terminal, a line in a notebook or a file.
     """
     run = Run(Path(runs) / config.run_id)
+    must_not_begin_again(config, Path(runs))
     rows = stream(config, run, data_dir=Path(data_dir) if data_dir else None)
     if progress:
         shown(rows, total=config.epochs, title=config.rule)
@@ -79,7 +80,9 @@ def writes(
     with run.locked(), threads(config.threads):
         if run.status in ENDED:  # another process finished it while this one loaded the data
             return
-        for remark in run.begin(config, {**environment(), "data_sha256": experiment.dataset.fingerprint()}):
+        data = experiment.dataset
+        facts = {**environment(), "data_sha256": data.fingerprint(), "data": data.about()}
+        for remark in run.begin(config, facts):
             warnings.warn(f"{run.name} is resumed in another environment: {remark}", stacklevel=2)
         started = time.perf_counter()
         for epoch in range(resume(run, experiment) + 1, config.epochs + 1):

@@ -34,16 +34,23 @@ if TYPE_CHECKING:
     import polars
 
     from faudit.figures.figure import Drawn
+    from faudit.watch.trained import TrainedNet
 
 SHOWN = 30  # runs in a notebook's table
 
 
 class StoredRun(Run):
-    """A run of a collection: a ``Run`` that can also be audited."""
+    """A run of a collection: a ``Run`` that can also be audited, and whose network can be loaded."""
 
     def audit(self, *, protocol: str = DEFAULT, data_dir: Path | str | None = None) -> Audited:
         """The verdict on this run, with its reasons and findings. See ``audit_run``."""
         return audit_run(self, protocol=protocol, data_dir=data_dir)
+
+    def load_model(self, *, epoch: int | None = None, data_dir: Path | str | None = None) -> TrainedNet:
+        """The trained network as an ``nn.Module``. See ``faudit.load_model``."""
+        from faudit.watch.trained import load_model
+
+        return load_model(self, epoch=epoch, data_dir=data_dir)
 
 
 def audit_run(run: Run | Path | str, *, protocol: str = DEFAULT, data_dir: Path | str | None = None) -> Audited:

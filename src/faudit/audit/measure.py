@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from faudit.config import RunConfig
+from faudit.config import RunConfig, must_be_current
 from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
 from faudit.errors import StoreError
@@ -29,6 +29,7 @@ from faudit.store.run import Run, damaged
 def measure(run: Run, config: RunConfig, probes: Sequence[str], *, data_dir: Path | None) -> KeptAudit:
     """Run some costly probes on the checkpoint, which must be at the epoch of the last row."""
     last = run.rows()[-1]["epoch"]
+    must_be_current(config)
     with threads(config.threads):  # as in training; for small tensors a second thread only adds waiting
         dataset = DATASETS[config.data](data_dir)
         reading, epoch = reading_of(run, config, dataset=dataset)
@@ -53,6 +54,7 @@ def reading_of(
     run: Run, config: RunConfig, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> tuple[Reading, int]:
     """The network of a run's last checkpoint on its evaluation buffer, and the epoch of that checkpoint."""
+    must_be_current(config)
     tensors, header = checkpoint.load_of(run)
     dataset = dataset or DATASETS[config.data](data_dir)
     began = run.environment().get("data_sha256")

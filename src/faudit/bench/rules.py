@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,12 +35,15 @@ NETS: dict[
 REFERENCE = "bp"
 
 
-def rules_speed(*, threads_used: int, repeats: int, steps: int = 20) -> dict[str, Any]:
-    """Seconds per step of every rule on every net that it serves, over those of BP."""
+def rules_speed(*, threads_used: int, repeats: int, steps: int = 20, only: Sequence[str] = ()) -> dict[str, Any]:
+    """Seconds per step of every rule, or of some rules, on every net that it serves, over those of BP."""
     if repeats < 1 or threads_used < 1:
         raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
+    for rule in only:
+        RULES[rule]  # raises if there is none
+    rules = [REFERENCE, *only] if only else [rule for rule in RULES if rule not in RULES.controls]
     with threads(threads_used):
-        nets = {name: one_net(name, repeats=repeats, steps=steps, threads_used=threads_used) for name in NETS}
+        nets = {name: one_net(name, rules, repeats=repeats, steps=steps, threads_used=threads_used) for name in NETS}
     return {
         "what": f"one training step, batch {BATCH}",
         "threads": threads_used,
@@ -51,18 +54,17 @@ def rules_speed(*, threads_used: int, repeats: int, steps: int = 20) -> dict[str
     }
 
 
-def one_net(name: str, *, repeats: int, steps: int, threads_used: int) -> dict[str, Any]:
-    """The times of every rule on one net."""
+def one_net(name: str, rules: Sequence[str], *, repeats: int, steps: int, threads_used: int) -> dict[str, Any]:
+    """The times of some rules on one net."""
     shape, settings = NETS[name]
     dataset = noise(shape, samples=BATCH * steps)
     work: dict[str, Callable[[], object]] = {}
-    for rule in RULES:
-        if rule not in RULES.controls:
-            try:
-                config = RunConfig(rule=rule, no_augment=True, batch_size=BATCH, threads=threads_used, **settings)
-                work[rule] = partial(one_epoch, prepare(config, dataset), 1)
-            except ConfigError:
-                continue  # the rule does not serve this net
+    for rule in rules:
+        try:
+            config = RunConfig(rule=rule, no_augment=True, batch_size=BATCH, threads=threads_used, **settings)
+            work[rule] = partial(one_epoch, prepare(config, dataset), 1)
+        except ConfigError:
+            continue  # the rule does not serve this net
     work |= biotorch(name, dataset)
     for warm in work.values():
         warm()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +15,8 @@ from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
 from faudit.cli.output import print_json, remark, write_page
 from faudit.config import quoted
 from faudit.data import DATASETS
-from faudit.errors import ConfigError, FauditError
-from faudit.registry import nearest, unknown
+from faudit.errors import ConfigError, FauditError, error_text
+from faudit.registry import here, nearest, unknown
 from faudit.rules import RULES
 from faudit.store.files import STDOUT, must_be_file
 from faudit.store.run import PATTERN, run_named, runs_named
@@ -306,22 +304,8 @@ def named(target: str, flag: str) -> Any:
 
 
 @contextmanager
-def here() -> Iterator[None]:
-    """Put the current directory first on the import path, as ``python -m`` does."""
-    directory = os.getcwd()
-    sys.path.insert(0, directory)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(directory)
-
-
-@contextmanager
 def one_line(what: str) -> Iterator[None]:
     """Run the user's code: turn whatever it raises into a one-line error. faudit's own errors pass unchanged."""
-    from faudit.watch.net import error_text
-
     try:
         yield
     except FauditError:

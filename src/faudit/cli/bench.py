@@ -46,6 +46,9 @@ def add_flags(own: Parser) -> None:
     own.add_argument(
         "--repeats", type=int, metavar="N", help="train, audit: how often each is timed (default: 3; rules: 5)"
     )
+    own.add_argument(
+        "--rule", nargs="+", metavar="NAME", help="rules: time these rules and BP, your own too (default: every rule)"
+    )
     add_json(own)
 
 
@@ -86,12 +89,12 @@ def bench_sweep(*, jobs: int | None) -> Told:
     return result, lines(result)
 
 
-def bench_rules(*, threads: int, repeats: int, out: Path | None) -> Told:
-    """Time every rule; with --out also write the result as JSON."""
+def bench_rules(*, threads: int, repeats: int, out: Path | None, rule: Sequence[str]) -> Told:
+    """Time every rule, or those of --rule; with --out also write the result as JSON."""
     from faudit.bench.rules import lines, rules_speed
     from faudit.store.files import write_json
 
-    result = rules_speed(threads_used=threads, repeats=repeats)
+    result = rules_speed(threads_used=threads, repeats=repeats, only=rule)
     if out is not None:
         refuse_stdout("--out", out, "a file")
         write_json(out, result)
@@ -142,6 +145,6 @@ BENCHES = {
     "audit": Bench(bench_audit, TIMED),
     "sweep": Bench(bench_sweep, {"jobs": None}),
     "protocol": Bench(bench_protocol, {"seeds": (7, 8, 9), "jobs": None, "out": Path("protocol")}),
-    "rules": Bench(bench_rules, {"threads": 2, "repeats": 5, "out": None}),
+    "rules": Bench(bench_rules, {"threads": 2, "repeats": 5, "out": None, "rule": ()}),
 }
 FLAGS = {name: value for bench in BENCHES.values() for name, value in bench.flags.items()}

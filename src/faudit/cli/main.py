@@ -59,7 +59,7 @@ def answered(argv: Sequence[str] | None) -> int:
     args = argparse.Namespace()
     try:
         words = list(sys.argv[1:] if argv is None else argv)
-        args = parsed(parser(words[0] if words else ""), words)
+        args = parsed(parser(words[0] if words else "", words[1:]), words)
         return int(args.run(args))
     except FauditError as error:
         complain(str(error).splitlines())
@@ -88,8 +88,11 @@ def makes_runs(args: argparse.Namespace) -> bool:
     return getattr(args, "command", "") in MAKE_RUNS or bool(getattr(args, "with_controls", False))
 
 
-def parser(command: str | None = None) -> Parser:
-    """The parser of the command line; if a command is given, only that one gets its flags, which saves time."""
+def parser(command: str | None = None, words: Sequence[str] = ()) -> Parser:
+    """The parser of the command line; if a command is given, only that one gets its flags, which saves time.
+
+    An own net, rule or optimizer among the ``words`` adds the flags of its settings to ``train``.
+    """
     top = Parser(
         prog="faudit",
         description="Train with backprop and its alternatives; measure whether the credit signal still means anything.",
@@ -105,6 +108,8 @@ def parser(command: str | None = None) -> Parser:
         own.set_defaults(run=module.run, own=own)
         if command in (None, name):
             module.add_flags(own)
+            if module is train:
+                train.add_own_flags(own, words)
     return top
 
 

@@ -47,7 +47,7 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.store.run import Run, Status
+    from faudit.store.run import Run, Status, must_not_begin_again
     from faudit.sweep.drive import drive
     from faudit.sweep.study import LIMIT, read
 
@@ -55,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     configs = read(args.study, given, limit=LIMIT if args.max_runs is None else args.max_runs)
     start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, address=args.address)
     new = [config for config in configs if Run(args.runs / config.run_id).status == Status.NEW]
+    for config in new:
+        must_not_begin_again(config, args.runs)
     if new:  # the others were checked when they began
         from faudit.sweep.check import refuse  # here, since it imports torch
 

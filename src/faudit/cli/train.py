@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs
 from faudit.cli.output import complain, print_json, remark
-from faudit.config import FAMILIES, RunConfig, key, known, needs_files
+from faudit.config import FAMILIES, RunConfig, key, known, needs_files, own_member
 from faudit.settings import Setting, epoch_list
 
 if TYPE_CHECKING:
@@ -40,6 +40,25 @@ def add_flags(own: Parser) -> None:
     own.add_argument(
         "--again", action="store_true", help="train from the start; the old files of the run are kept beside it"
     )
+
+
+def add_own_flags(own: Parser, words: Sequence[str]) -> None:
+    """Add the settings of the own members that the command line or its TOML file names."""
+    look = Parser(add_help=False)
+    look.add_argument("--config", type=Path)
+    for family in FAMILIES:
+        look.add_argument(f"--{family}")
+    named, _ = look.parse_known_args(words)
+    filed = RunConfig.members_in(named.config) if named.config else {}
+    there = {option for action in own._actions for option in action.option_strings}
+    for family, registry in FAMILIES.items():
+        name = getattr(named, family) or filed.get(family)
+        if isinstance(name, str) and registry.is_own(name):
+            _, settings = own_member(family, name)
+            group = own.add_argument_group(f"settings of the {family} {name}")
+            for attribute, setting in settings.items():
+                if f"--{key(attribute)}" not in there:
+                    add_setting(group, attribute, setting)
 
 
 def add_setting(
@@ -87,15 +106,17 @@ def run(args: argparse.Namespace) -> int:
     if args.help:
         print(members_help(args), end="")
         return 0
-    given = {key(name): value for name in known() if (value := getattr(args, name)) is not None}
+    given = {key(name): value for name in known() if (value := getattr(args, name, None)) is not None}
     config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.parse(given, where="command line")
 
-    from faudit.store.run import Run, Status
+    from faudit.store.run import Run, Status, must_not_begin_again
     from faudit.store.summary import overview
 
     chosen = Run(args.runs / config.run_id)
     if args.again and (aside := chosen.set_aside()):
         remark([f"the old files of {chosen.path} are in {aside}"])
+    if not args.again:
+        must_not_begin_again(config, args.runs)
     finish(config, chosen, data_dir=args.data_dir)
     entry = overview(chosen)
     if args.json:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,11 +55,7 @@ class Dataset:
 
     def normalise(self, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """The samples as the net reads them: ``(x / scale − mean) / std``."""
-        shape = (1, -1) + (1,) * (x.ndim - 2)
-        shift = torch.tensor(self.mean, dtype=dtype, device=x.device).mul(self.scale).view(shape)
-        factor = torch.tensor(self.std, dtype=dtype, device=x.device).mul(self.scale).reciprocal().view(shape)
-        fresh = x.to(dtype, copy=True)  # a copy even if x has the dtype: the dataset's own samples must not change
-        return fresh.sub_(shift).mul_(factor)
+        return normalised(x, self.mean, self.std, scale=self.scale, dtype=dtype)
 
     def with_pixels(self, pixels: str) -> Dataset:
         """The dataset as the setting ``pixels`` asks: "standard", as it is, or "unit", read as ``x / scale``."""
@@ -85,6 +83,11 @@ class Dataset:
         chosen = torch.arange(size) * len(self.test_x) // size
         return self.test_x[chosen], self.test_y[chosen]
 
+    def about(self) -> dict[str, Any]:
+        """What a net must know of the samples, for JSON: a run keeps it, so that its net can be built without data."""
+        about = {"shape": list(self.sample_shape), "classes": self.classes}
+        return {**about, "mean": list(self.mean), "std": list(self.std), "scale": self.scale}
+
     def fingerprint(self) -> str:
         """The SHA-256 of all samples and labels: it differs if a single pixel differs."""
         return self._fingerprint
@@ -96,3 +99,12 @@ class Dataset:
             digest.update(repr((str(part.dtype), tuple(part.shape))).encode())
             digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()
+
+
+def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float], *, scale: float, dtype: torch.dtype) -> Tensor:
+    """``(x / scale − mean) / std`` per channel, as a new tensor."""
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    shift = torch.tensor(mean, dtype=dtype, device=x.device).mul(scale).view(shape)
+    factor = torch.tensor(std, dtype=dtype, device=x.device).mul(scale).reciprocal().view(shape)
+    fresh = x.to(dtype, copy=True)  # a copy even if x has the dtype: the dataset's own samples must not change
+    return fresh.sub_(shift).mul_(factor)

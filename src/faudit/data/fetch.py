@@ -35,7 +35,7 @@ def fetch(name: str, data_dir: Path, *, url: str | None = None, progress: Progre
     ``url`` replaces the official address. It is the address of the folder with the files. For a dataset of one file it
     can be the address of that file; a folder's address then ends in "/". The official checksum holds for any address.
     """
-    if name not in DATASETS:
+    if name not in list(DATASETS):  # an own dataset has no official files
         raise ConfigError(unknown("dataset", name, DATASETS))
     if name not in SOURCES:
         return []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -119,7 +120,12 @@ def rule_look(rule: str) -> tuple[str, str, Any, str]:
     """A rule's name in the legend, its colour, dash and marker."""
     if rule in RULE_LOOKS:
         return RULE_LOOKS[rule]
-    place = [name for name in RULES if name not in RULE_LOOKS].index(rule)
+    if rule not in list(RULES):  # an own rule: its name alone, and a look that depends on nothing else
+        head, _, name = rule.rpartition(":")
+        place = zlib.crc32(rule.encode())
+        rule = f"frozen-{name}" if head.startswith("frozen-") else name
+    else:
+        place = [name for name in RULES if name not in RULE_LOOKS].index(rule)
     return rule, COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
 
 

@@ -20,4 +20,5 @@ NETS: Configurable[type[Net]] = Configurable(
         "lenet": "faudit.nets.lenet:LeNet",
         "resnet": "faudit.nets.resnet:ResNet",
     },
+    contract="faudit.nets.net:Net",
 )

@@ -17,4 +17,5 @@ OPTIMIZERS: Configurable[type[Optimizer]] = Configurable(
         "adam": "faudit.optimizers.adam:Adam",
         "rmsprop": "faudit.optimizers.rmsprop:RMSprop",
     },
+    contract="faudit.optimizers.optimizer:Optimizer",
 )

@@ -1,14 +1,15 @@
 """Learning rules, one file each with the interface of ``rules.rule.Rule``, and the control of each rule.
 
 The control of a rule ``x`` is ``frozen-x``: the same rule with blocks that never train. ``rules.frozen.frozen`` derives
-it from the rule on first use, so the table below lists only the rules.
+it from the rule on first use, so the table below lists only the rules. The control of an own rule
+``package.module:Name`` is ``frozen-package.module:Name``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from faudit.errors import ConfigError
 from faudit.registry import declared
@@ -42,7 +43,18 @@ class Rules(Configurable["type[Rule]"]):
     """The rules of a table, and the control of each rule. A control has the settings of its rule."""
 
     def __init__(self, targets: Mapping[str, str]) -> None:
-        super().__init__("rule", {**targets, **{FROZEN + name: target for name, target in targets.items()}})
+        frozen = {FROZEN + name: target for name, target in targets.items()}
+        super().__init__("rule", {**targets, **frozen}, contract="faudit.rules.rule:Rule")
+
+    def own_name(self, name: str) -> str:
+        return name.removeprefix(FROZEN)
+
+    def must_be_member(self, found: Any, what: str) -> None:
+        super().must_be_member(found, what)
+        from faudit.rules.rule import Rule
+
+        if found.credit is Rule.credit and found.no_credit is None:
+            raise ConfigError(f"{what} is not complete: expected credit() or the reason no_credit, got neither")
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -58,7 +70,7 @@ class Rules(Configurable["type[Rule]"]):
 
     def __getitem__(self, name: str) -> type[Rule]:
         kind = super().__getitem__(name)
-        if name not in self.controls:
+        if name != control_name(name):
             return kind
         from faudit.rules.frozen import frozen
 
@@ -75,7 +87,7 @@ class Rules(Configurable["type[Rule]"]):
         return card
 
     def summary(self, name: str) -> str:
-        if name not in self.controls:
+        if name != control_name(name):
             return super().summary(name)
         return f"Blocks frozen at init, embedding taught by {name.removeprefix(FROZEN)}."
 

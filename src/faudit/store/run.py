@@ -34,9 +34,9 @@ from typing import Any
 import filelock
 import orjson
 
-from faudit.config import RunConfig, quoted
+from faudit.config import FAMILIES, MEMBERS, RunConfig, quoted
 from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
-from faudit.registry import nearest, some_of
+from faudit.registry import DIGITS, nearest, some_of
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
 from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIME, TIMINGS, Row, from_lines, is_time, to_line
 
@@ -203,6 +203,10 @@ class Run:
         values = document.get("config")
         if not isinstance(values, dict):
             raise damaged(path, f"expected an object under 'config', got {type(values).__name__}")
+        kept = values.get(MEMBERS)
+        for family in (*FAMILIES, "data"):  # never read from the source: what is there now may be something else
+            if ":" in str(values.get(family)) and not (isinstance(kept, dict) and family in kept):
+                raise damaged(path, f"it does not hold the settings of {family} {values[family]}")
         try:
             config = RunConfig.parse(values, where=path)
         except ConfigError as error:
@@ -354,9 +358,31 @@ def unknown_run(name: str, names: Sequence[str], runs: Path | str) -> StoreError
     )
 
 
+def must_not_begin_again(config: RunConfig, store: Path) -> None:
+    """Refuse a new run if the store has the same run, unfinished, with other source of an own member."""
+    if not config.own or Run(store / config.run_id).status != Status.NEW or not store.is_dir():
+        return
+    for path in sorted(store.glob(f"{config.run_stem}-*")):
+        run = Run(path)
+        if run.status in (Status.NEW, *ENDED):
+            continue
+        other = run.config()
+        shared = other.settings.keys() & config.settings.keys()
+        if other.stray != config.stray or any(other.settings[name] != config.settings[name] for name in shared):
+            continue
+        for family in other.own.keys() & config.own.keys():
+            old, new = other.own[family].source, config.own[family].source
+            if old != new:
+                raise StoreError(
+                    f"{path} was begun with other source of {family} {config.own[family].name}: expected "
+                    f"{old[:DIGITS]}, got {new[:DIGITS]}. Put the old source back to resume it, or move it away. "
+                    "`faudit train --again` trains a new run beside it."
+                )
+
+
 def run_id_in(name: str) -> str | None:
     """The run id in the name of a directory; None for any other name."""
-    found = re.fullmatch(r"(?:imported-)?([a-z].*-s\d+-[0-9a-f]{10})", name)
+    found = re.fullmatch(r"(?:imported-)?([A-Za-z_].*-s\d+-[0-9a-f]{10})", name)
     return found[1] if found else None
 
 
@@ -410,7 +436,7 @@ OUTCOME = {
     "seconds": TIME,
     "rows": "an object",
 }
-ENVIRONMENT = {"data_sha256": "text", "resumed": "a list of objects"}
+ENVIRONMENT = {"data_sha256": "text", "data": "an object", "resumed": "a list of objects"}
 
 
 def damaged(path: str | Path, problem: str) -> DamagedError:

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from faudit.config import key
+from faudit.config import MEMBERS, key
 from faudit.formats import gammas, html_table, share, size, times
 from faudit.store.rows import Row, finite, growth
 from faudit.store.run import ENDED, Run, Status
@@ -54,7 +54,12 @@ def overview(run: Run) -> dict[str, Any]:
         "gamma": list(map(finite, rows[-1]["gamma"])) if rows else None,
         "data_sha256": run.environment().get("data_sha256"),
         "weights_sha256": outcome.get("weights_sha256"),
-        "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
+        "config": {
+            name: list(value) if type(value) is tuple else value
+            for name, value in config.to_json().items()
+            if name != MEMBERS
+        },
+        **({MEMBERS: {family: one.to_json() for family, one in config.own.items()}} if config.own else {}),
     }
 
 

@@ -37,13 +37,15 @@ class Column:
     places: list[int] = field(default_factory=list)
 
     @classmethod
-    def declared(cls, name: str) -> Column:
-        """The column of a setting, of an entry, or of the run id and status."""
+    def declared(cls, name: str, value: Any) -> Column:
+        """The column of a setting, of an entry, or of the run id and status; of another setting by a value of it."""
         if entry := ENTRIES.logged.get(name):
             return cls(KINDS[entry.kind], [0] * (0 if entry.shape == "scalar" else 2 if entry.shape in NESTED else 1))
         setting = known().get(attribute(name))
-        default = setting.first.default if setting else ""
-        return cls(int, [0]) if isinstance(default, tuple) else cls(type(default))
+        default = setting.first.default if setting else value
+        if isinstance(default, tuple | list):
+            return cls(type(default[0]) if default and not setting else int, [0])
+        return cls(type(default))
 
     def heads(self, name: str) -> list[str]:
         """The names of its columns if each element of a list has a column of its own."""
@@ -83,7 +85,7 @@ class Table:
             alike.setdefault(tuple(dict.fromkeys(itertools.chain.from_iterable(lines))), []).append(run)
             for name, value in itertools.chain.from_iterable(line.items() for line in lines):
                 if name not in found:
-                    found[name] = Column.declared(name)
+                    found[name] = Column.declared(name, value)
                 found[name].widen(value)
         for names in sorted(alike, key=lambda names: -len(alike[names])):
             self.columns |= {name: found[name] for name in names}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from faudit.config import BESIDES, all_keys, attribute, key, known
+from faudit.config import BESIDES, all_keys, attribute, key, known, like
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import some_of, unknown
 from faudit.store.index import Overview
@@ -111,7 +111,7 @@ def value_of(name: str, text: str, *, comparison: str, met: Sequence[Any]) -> An
     elif name in all_keys():
         value = text if text in met else setting(name, text)
     elif met:
-        value = next((one for one in met if str(one) == text), text)
+        value = setting(name, text, other=met[0])
     else:
         raise ConfigError(unknown("setting", name, [*all_keys(), "status", *RESULTS]))
     if comparison not in ("=", "!=") and (isinstance(value, bool) or not isinstance(value, int | float)):
@@ -119,12 +119,13 @@ def value_of(name: str, text: str, *, comparison: str, met: Sequence[Any]) -> An
     return value
 
 
-def setting(name: str, text: str) -> Any:
-    """Parse the value of a declared setting; the config of an overview holds lists."""
-    declared = known()[attribute(name)]
-    is_switch = isinstance(declared.first.default, bool)
+def setting(name: str, text: str, *, other: Any = None) -> Any:
+    """Parse the value of a setting as it is declared, or else like ``other``; the config of an overview holds lists."""
+    declared = known().get(attribute(name))
+    default = declared.first.default if declared else tuple(other) if isinstance(other, list) else other
+    parse = declared.parse if declared else like(default)
     try:
-        value = declared.parse({"true": True, "false": False}.get(text, text) if is_switch else text)
+        value = parse({"true": True, "false": False}.get(text, text) if isinstance(default, bool) else text)
     except ValueError as error:
         raise ConfigError(f"{name}: expected {error}, got {text!r}") from None
     return list(value) if isinstance(value, tuple) else value

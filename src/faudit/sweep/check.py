@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from faudit.config import RunConfig, needs_files
+from faudit.config import RunConfig, needs_files, registry_of
 from faudit.data.batches import Batches
 from faudit.errors import ConfigError, DataError
 from faudit.experiment import build_net, refuse_unused, usable
@@ -34,6 +34,8 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, elsewhere: bo
     for config in configs:
         try:
             refuse_unused(config)
+            for family in config.own:
+                registry_of(family)[getattr(config, family)]  # it must be there, and be a member
             if not elsewhere:
                 usable(config.device)
         except ConfigError as error:

@@ -5,7 +5,8 @@ The task trains in a temporary store on its node and sends each new row and chec
 the same order as a local trainer. So a lost node costs only the work after its last update, a lost driver frees its
 locks, and the driver's store is complete. A node on which several tasks fail in a row gets no more tasks. A task reads
 its data from ``--data-dir`` if the node has that folder. Otherwise the driver puts the dataset into Ray's object store,
-and each node copies it once. Needs ``pip install 'faudit[ray]'`` here and faudit on every node.
+and each node copies it once. Needs ``pip install 'faudit[ray]'`` here and faudit on every node. The package of an own
+member must be on every node too, or be in the folder that it is in here.
 """
 
 from __future__ import annotations
@@ -203,7 +204,8 @@ class Tasks:
             options["scheduling_strategy"] = plans.NodeLabelSchedulingStrategy(hard={NODE: plans.NotIn(*failing)})
         # In a list, Ray does not resolve the reference. So only a node without its own copy fetches the dataset.
         sent = [self._sent[task.config.data]] if task.config.data in self._sent else []
-        words = (task.config.to_json(), files, self._data_dir, sent, str(self._runs))
+        places = [os.getcwd(), *filter(None, sys.path)] if task.config.own else []
+        words = (task.config.to_json(), files, self._data_dir, sent, str(self._runs), places)
         task.node, task.stream = "", self._train.options(**options).remote(*words)
 
     def _receive(self, task: Task) -> None:

@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import filelock
 
 from faudit.config import RunConfig
-from faudit.errors import DataError
+from faudit.errors import ConfigError, DataError
 from faudit.store.files import refusals, write_whole
 from faudit.store.run import Run
 from faudit.sweep.engine import Answer, answered, loaded
@@ -95,11 +95,19 @@ def task_function() -> Any:
     """
 
     def on_node(
-        settings: Mapping[str, Any], files: Mapping[str, bytes], data_dir: str | None, sent: list[Any], store: str
+        settings: Mapping[str, Any],
+        files: Mapping[str, bytes],
+        data_dir: str | None,
+        sent: list[Any],
+        store: str,
+        places: Sequence[str],
     ) -> Iterator[str | RunUpdate]:
+        import sys
+
         import ray
 
         yield ray.get_runtime_context().get_node_id()
+        sys.path += [place for place in places if place not in sys.path]  # where the driver finds own members
 
         from faudit.sweep.run_update import train  # imported here, since Ray would pickle a name from the outer scope
 
@@ -127,6 +135,9 @@ def train(
                 yield RunUpdate(Answer(NEEDS_DATA))
                 return
             dataset = unpacked(config.data, fetch)
+        except ConfigError as error:  # an own dataset that this node does not have
+            yield RunUpdate(Answer("refused", str(error)))
+            return
         for update in updates(config, run, dataset):
             yield with_driver_paths(update, str(folder), store)
 

@@ -35,17 +35,17 @@ from pathlib import Path
 from typing import Any
 
 from faudit.audit.audit import control_of
-from faudit.config import RunConfig, all_keys, attribute, known, listing, quoted, read_toml
+from faudit.config import FAMILIES, RunConfig, all_keys, attribute, known, listing, own_member, quoted, read_toml
 from faudit.errors import ConfigError
 from faudit.registry import nearest, some_of, unknown
-from faudit.rules import RULES
+from faudit.rules import RULES, control_name
 from faudit.settings import epoch_list
 from faudit.sweep import STUDIES
 from faudit.sweep.names import mixed, named, template_problems
 
 LIMIT = 10_000  # runs of a study; --max-runs allows more
 OTHERS = ("name", "grid", "include", "exclude", "with")  # keys of a study that are not settings
-CONTROLS = ("matched", *RULES.controls)
+CONTROLS = ("matched", *RULES.controls)  # and the control of an own rule
 Values = dict[str, Any]  # attribute → parsed value
 
 
@@ -168,7 +168,7 @@ class Draft:
             self.problems.append(f"with: expected a list of controls, got {quoted(value)}. Valid: {some_of(CONTROLS)}")
             return []
         for name in value:
-            if name not in CONTROLS:
+            if name not in CONTROLS and not (isinstance(name, str) and is_own_control(name)):
                 told = f"expected {some_of(CONTROLS)}, got {quoted(name)}{nearest(quoted(name), CONTROLS)}"
                 self.problems.append(f"with: {told}")
         return value
@@ -194,6 +194,11 @@ def read_study(path: Path, overrides: Mapping[str, Any] | None = None, *, limit:
 def study_of(document: Mapping[str, Any], overrides: Mapping[str, Any], *, where: str, limit: int = LIMIT) -> Study:
     """The runs of a study, each once, in the order of the file. Controls come last."""
     draft = Draft()
+    for family, member in dict.fromkeys(own_members(document)):
+        try:
+            own_member(family, member)
+        except ConfigError as error:
+            raise ConfigError(listing(str(error).splitlines(), where=where)) from None
     shared = {**document, **overrides}
     settings = draft.settings(shared, "", besides=OTHERS)
     name = draft.name(document["name"], "") if "name" in document else ""
@@ -256,6 +261,22 @@ def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
             control = control_of(config) if name == "matched" else control_of(config).with_(rule=name)
             found.setdefault(control.run_id, control)
     return Study(list(found.values()), experiments)
+
+
+def is_own_control(name: str) -> bool:
+    """Whether a name is that of the control of an own rule."""
+    return RULES.is_own(name) and name == control_name(name)
+
+
+def own_members(document: Any) -> Iterator[tuple[str, str]]:
+    """The own members that a study names anywhere, by family: their settings are keys of the study."""
+    for name, value in document.items() if isinstance(document, dict) else ():
+        if name in FAMILIES:
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, str) and FAMILIES[name].is_own(one):
+                    yield name, one
+        for part in value if isinstance(value, list) else [value]:
+            yield from own_members(part)
 
 
 def matches(config: RunConfig, exclude: Mapping[str, list[Any]]) -> bool:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from faudit.errors import FauditError, ModelError
+from faudit.errors import error_text as error_text
 from faudit.nets.net import Net, Params, Trace
 from faudit.registry import nearest
 
@@ -257,9 +258,3 @@ def described(x: object) -> str:
     if isinstance(x, Mapping):
         return ", ".join(f"{name} {described(value)}" for name, value in x.items()) or "an empty mapping"
     return type(x).__name__
-
-
-def error_text(error: BaseException) -> str:
-    """The type and the first line of an exception from the caller's code."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}" + (f": {lines[0].rstrip('.')}" if lines else "")

@@ -1,0 +1,1 @@
+"""A rule, a net and a dataset outside faudit."""
