@@ -167,3 +167,22 @@ def test_tables_of_runs_in_latex(store: Path, capsys: pytest.CaptureFixture[str]
     assert text.count(r" \\") == 6 and r"$\pm$" in text and r"\begin{tabular}{lllrrrrrl}" in text
     assert r"resmlp-bp-digits-s1" in said(capsys, "--runs", str(store), "--latex")
     assert main(["show", "--runs", str(store), "--latex", "--json"]) == 2
+
+
+def test_an_audit_takes_patterns_and_writes_its_method_table_in_latex(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from faudit.train import fit
+    from tests.support.runs import TINY
+
+    for seed in (1, 2):
+        fit(TINY.with_(seed=seed, epochs=1), tmp_path)
+    words = ["audit", "resmlp-bp-*", "--runs", str(tmp_path)]
+    code = main([*words, "--latex", "-"])
+    out = capsys.readouterr().out
+    assert code in (0, 1, 3) and out.startswith("% needs") and "over seeds 1, 2" in out
+    assert out.count(r"\begin{tabular}{lrrrr}") == 1 and "95 \\% interval over seeds" in out
+    assert main([*words, "--latex", "-", "--json"]) == 2
+    assert "--latex - and --json: expected one of them on standard output" in capsys.readouterr().err
+    assert main(["audit", "resmlp-bp", "--runs", str(tmp_path)]) == 2
+    assert "2 runs" in capsys.readouterr().err
