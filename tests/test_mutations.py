@@ -67,6 +67,7 @@ OWN_TYPE = "test_the_limit_is_that_of_the_networks_own_type"
 HUNDRED = "test_the_limit_is_a_hundred_rounding_steps_of_one"
 NOT_A_NUMBER = "test_an_error_that_is_no_number_is_not_fitted"
 LOCAL_LOSS, PEPITA, FORWARD = (f"tests/rules/test_{name}.py" for name in ("local_loss", "pepita", "forward_forward"))
+VECTORS = "tests/papers/lillicrap/test_runs.py"
 GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
 BACKWARD, SIGNS, KP, MIRROR = (
     f"tests/rules/test_{name}.py" for name in ("backward", "sign_symmetry", "kolen_pollack", "weight_mirror")
@@ -396,6 +397,14 @@ DEFECTS = [
            "tests/nets/test_resnet.py"),
     Defect("running statistics that a rule trains", "rules/rule.py",
            "return not is_buffer(name)", "return True", RULES),
+    Defect("vectors taken for classes", "probes/probe.py",
+           '"classes": not self.y.is_floating_point()', '"classes": True', VECTORS),
+    Defect("the error of vectors relative to zero and not to their mean", "train.py",
+           "(targets - targets.mean(dim=0)).square()", "targets.square()", VECTORS),
+    Defect("vectors given to a rule that needs classes", "experiment.py",
+           "if rule.no_vectors is not None:", "if rule.no_vectors == config.rule:", VECTORS),
+    Defect("vectors compared by an accuracy that does not exist", "audit/checks/depth.py",
+           "if not case.classes:", "if case.classes < 0:", VECTORS),
     Defect("a last batch of one under a BatchNorm", "experiment.py",
            "if smallest < net.least_batch:", "if config.batch_size < net.least_batch:", "tests/test_experiment.py"),
     Defect("a weight that sends its error back itself", "rules/backward.py",

@@ -49,6 +49,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
         reason = rule.refusal(net)
     if reason:
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
+    refuse_vectors(config, dataset, net=net, rule=rule)
     samples = min(config.train_size or len(dataset.train_x), len(dataset.train_x))
     rest = 0 if config.drop_last else samples % config.batch_size
     smallest = rest or config.batch_size
@@ -98,15 +99,31 @@ def started(config: RunConfig, family: str) -> Iterator[None]:
         yield
 
 
+def refuse_vectors(config: RunConfig, dataset: Dataset, *, net: Net, rule: Rule) -> None:
+    """Refuse a net, rule or setting that needs classes if the targets of the dataset are vectors."""
+    if dataset.classes:
+        return
+    vectors = f"data {config.data}, whose targets are vectors"
+    if not net.fits_vectors:
+        raise ConfigError(
+            f"the loss of net {config.net}: expected classes, got {vectors}. Take --net mlp --criterion mse."
+        )
+    if rule.no_vectors is not None:
+        problem = f"rule {config.rule}: expected classes, because {rule.no_vectors}, got {vectors}"
+        raise ConfigError(f"{problem}. Take another --rule or --data.")
+    if config.random_targets:
+        raise ConfigError(f"random-targets: expected classes, got {vectors}. Leave it out.")
+
+
 def build_net(config: RunConfig, dataset: Dataset) -> Net:
-    return net_for(config, dataset.sample_shape, dataset.classes)
+    return net_for(config, dataset.sample_shape, dataset.outputs)
 
 
-def net_for(config: RunConfig, sample_shape: tuple[int, ...], classes: int) -> Net:
+def net_for(config: RunConfig, sample_shape: tuple[int, ...], outputs: int) -> Net:
     """The net of a run for samples of a shape."""
     kind = NETS[config.net]
     with started(config, "net"):
-        return kind(sample_shape, classes, **config.settings_of("net"))
+        return kind(sample_shape, outputs, **config.settings_of("net"))
 
 
 def build_rule(config: RunConfig, net: Net) -> Rule:

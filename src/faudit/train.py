@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from faudit.config import RunConfig, needs_files
 from faudit.data import DATASETS
@@ -183,9 +184,11 @@ def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, sec
         if probe.tier == "cheap" or is_probed(experiment.config, epoch):
             row.update(measured(probe, reading))
     due = epoch % TEST_EVERY == 0 or epoch == experiment.config.epochs
-    row["test_acc"] = test_accuracy(experiment) if due else None
+    row["test_acc"] = test_accuracy(experiment) if due and experiment.dataset.classes else None
+    if not experiment.dataset.classes:
+        row["test_nse"] = test_squared_error(experiment) if due else None
     row["eval_samples"], row["test_samples"] = len(reading.y), len(experiment.dataset.test_y)
-    row["classes"] = experiment.net.classes
+    row["classes"] = experiment.dataset.classes
     row["train_loss"] = train_loss
     row["seconds"] = round(seconds, 4)
     row["probe_seconds"] = round(time.perf_counter() - started, 4)
@@ -209,16 +212,26 @@ def read(experiment: Experiment) -> Reading:
     )
 
 
-@torch.no_grad()
 def test_accuracy(experiment: Experiment) -> float:
     """Accuracy on the full test set."""
+    right = sum(int((outputs.argmax(dim=1) == y).sum()) for outputs, y in predictions(experiment))
+    return right / len(experiment.dataset.test_x)
+
+
+def test_squared_error(experiment: Experiment) -> float:
+    """The squared error on the full test set, divided by that of the best constant prediction."""
+    targets = experiment.dataset.test_y.double()
+    constant = float((targets - targets.mean(dim=0)).square().sum())
+    return sum(float((outputs.double() - y).square().sum()) for outputs, y in predictions(experiment)) / constant
+
+
+@torch.no_grad()
+def predictions(experiment: Experiment) -> Iterator[tuple[Tensor, Tensor]]:
+    """The outputs by which the rule predicts, and the targets, for the full test set in chunks."""
     data, batches, live = experiment.dataset, experiment.batches, experiment.state
-    right = 0
     for x, y in zip(torch.split(data.test_x, TEST_CHUNK), torch.split(data.test_y, TEST_CHUNK), strict=True):
         x = data.normalise(x.to(batches.device), batches.dtype)
-        logits = experiment.rule.predict(experiment.net, live.params, live.rule_state, x)
-        right += int((logits.argmax(dim=1) == y.to(batches.device)).sum())
-    return right / len(data.test_x)
+        yield experiment.rule.predict(experiment.net, live.params, live.rule_state, x), y.to(batches.device)
 
 
 def resume(run: Run, experiment: Experiment) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faudit.data import DATASETS
+from faudit.data import DATASETS, SHIPPED
 from faudit.data.idx import fashion_mnist, mnist
 from faudit.data.sources import SOURCES
 from faudit.errors import DataError
@@ -14,7 +14,7 @@ from tests.support.idx_files import assert_holds, write
 
 
 def test_every_dataset_that_does_not_ship_has_a_source_with_checksums() -> None:
-    assert set(SOURCES) == set(DATASETS) - {"digits", "teacher"}
+    assert set(SOURCES) == set(DATASETS) - set(SHIPPED)
     files = [file for source in SOURCES.values() for file in source.files]
     assert len({file.md5 for file in files}) == len(files) == 10
     assert all(len(bytes.fromhex(file.md5)) == 16 for file in files)

@@ -59,6 +59,17 @@ def test_each_criterion_is_its_formula(criterion: str, theirs: object) -> None:
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-14)
 
 
+def test_vectors_are_targets_of_the_squared_error_and_its_gradient_is_the_output_error() -> None:
+    net, draw = MLP(SHAPE, CLASSES, criterion="mse"), torch.Generator().manual_seed(3)
+    z, t = (torch.randn(6, CLASSES, dtype=torch.float64, generator=draw) for _ in range(2))
+    z.requires_grad_()
+    losses = net.loss(z, t.float(), reduction="none")
+    torch.testing.assert_close(losses, ((z - t.float()) ** 2).sum(1) / 2, rtol=1e-12, atol=1e-14)
+    (slope,) = torch.autograd.grad(losses.sum(), z)
+    torch.testing.assert_close(net.output_error(z, t.float()), slope, rtol=1e-12, atol=1e-14)
+    assert net.fits_vectors and not MLP(SHAPE, CLASSES, criterion="bce").fits_vectors
+
+
 def test_a_large_logit_keeps_the_bce_finite() -> None:
     z = torch.tensor([[1e4, -1e4]])
     assert float(MLP(SHAPE, 2, criterion="bce").loss(z, torch.tensor([1]))) == pytest.approx(2e4)
@@ -71,6 +82,7 @@ def test_a_large_logit_keeps_the_bce_finite() -> None:
         ("glorot", (2 / 700) ** 0.5, (6 / 700) ** 0.5, 0.0),
         ("he", (2 / 300) ** 0.5, (6 / 300) ** 0.5, 0.0),
         ("normal", (1 / 700) ** 0.5, None, (1 / 700) ** 0.5),
+        ("small", 0.01 / 3**0.5, 0.01, 0.0),
     ],
 )
 def test_each_start_has_its_spread(how: str, spread: float, largest: float | None, bias: float) -> None:

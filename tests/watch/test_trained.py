@@ -135,7 +135,7 @@ def test_a_run_without_the_shape_of_its_samples_reads_its_data(runs: dict[str, R
     x = torch.randn(4, 1, 8, 8)
     assert torch.equal(load_model(run)(x), load_model(runs["mlp"])(x))
     assert load_model(run).samples == load_model(runs["mlp"]).samples
-    for wrong in (3, {}, {**kept, "shape": None}, {**kept, "shape": [1, 4, 4]}, {**kept, "classes": 3}):
+    for wrong in (3, {}, {**kept, "shape": None}, {**kept, "shape": [1, 4, 4]}, {**kept, "outputs": 3}):
         file.write_text(json.dumps({**about, "data": wrong}))
         with pytest.raises(FauditError) as caught:
             load_model(run)

@@ -72,7 +72,7 @@ class ControlIndex:
         for run in self._found.get(key(control_of(config)), []):
             with suppress(StoreError, LookupError):
                 history = {row["epoch"]: row["test_acc"] for row in run.rows() if row.get("test_acc") is not None}
-                if run.status == Status.DONE:
+                if run.status == Status.DONE and history:
                     return Control(run.name, run.rows()[-1]["test_acc"], history)
         return None
 

@@ -51,7 +51,10 @@ DATASETS = Datasets(
         "mnist": "faudit.data.idx:mnist",
         "fashion-mnist": "faudit.data.idx:fashion_mnist",
         "teacher": "faudit.data.teacher:teacher",
+        "teacher-linear": "faudit.data.regression:teacher_linear",
+        "teacher-tanh": "faudit.data.regression:teacher_tanh",
     },
     contract="faudit.data.dataset:Dataset",
 )
-SHIPPED = ("digits", "teacher")  # these need no files: one comes with faudit, the other is made on the spot
+# These need no files: the first comes with faudit, the others are made when they are loaded.
+SHIPPED = ("digits", "teacher", "teacher-linear", "teacher-tanh")

@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from faudit.data import DATASETS
+from faudit.data.dataset import Dataset
 from faudit.data.idx import unzipped
 from faudit.data.sources import SOURCES, File, disk_errors, is_unpacked, locate, md5_of
 
@@ -15,13 +16,20 @@ def check(name: str, data_dir: Path | None) -> list[str]:
     """Load a whole dataset and describe it in lines of text; the last lines say whether its files are official."""
     data = DATASETS[name](data_dir)
     return [
-        f"{name}: {len(data.train_y):,} training and {len(data.test_y):,} test samples "
-        f"of shape {list(data.sample_shape)} in {data.classes} classes",
-        f"samples per class: {balance(data.train_y, data.classes)} for training, "
-        f"{balance(data.test_y, data.classes)} for test",
+        *contents(data),
         f"fingerprint: sha256 {data.fingerprint()}",
         *origin(name, data_dir),
     ]
+
+
+def contents(data: Dataset) -> list[str]:
+    """What a dataset holds."""
+    sizes = f"{data.name}: {len(data.train_y):,} training and {len(data.test_y):,} test samples"
+    samples = f"{sizes} of shape {list(data.sample_shape)}"
+    if not data.classes:
+        return [f"{samples} with {data.outputs} numbers as targets"]
+    train, test = (balance(labels, data.classes) for labels in (data.train_y, data.test_y))
+    return [f"{samples} in {data.classes} classes", f"samples per class: {train} for training, {test} for test"]
 
 
 def balance(labels: Tensor, classes: int) -> str:

@@ -1,4 +1,7 @@
-"""The contract of a dataset: all samples in memory, and what is needed to normalise and augment them."""
+"""The contract of a dataset: all samples in memory, and what is needed to normalise and augment them.
+
+A sample belongs to one of several classes, or its target is a vector (``classes`` is 0).
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ class Dataset:
 
     name: str
     train_x: Tensor  # [N, C, H, W], uint8 for images
-    train_y: Tensor  # int64 [N]
+    train_y: Tensor  # int64 [N], or float32 [N, outputs] if the targets are vectors
     test_x: Tensor
     test_y: Tensor
-    classes: int
+    classes: int  # 0 if the targets are vectors
     mean: tuple[float, ...]  # per channel, of x / scale
     std: tuple[float, ...]
     scale: float = 255.0
@@ -41,6 +44,13 @@ class Dataset:
                     f"{self.name} {split} samples: expected uint8 or float32 [N, {len(self.mean)}, H, W], "
                     f"got {x.dtype} {list(x.shape)}"
                 )
+            if self.classes == 0:
+                if len(y) == 0 or y.shape != (len(x), self.outputs) or y.dtype != torch.float32:
+                    raise DataError(
+                        f"{self.name} {split} targets: expected float32 [{len(x)}, {self.outputs}], "
+                        f"got {y.dtype} {list(y.shape)}"
+                    )
+                continue
             if y.shape != (len(x),) or y.dtype != torch.int64:
                 raise DataError(
                     f"{self.name} {split} labels: expected {len(x)} int64 labels, got {y.dtype} {list(y.shape)}"
@@ -52,6 +62,11 @@ class Dataset:
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of one sample, (C, H, W)."""
         return tuple(self.train_x.shape[1:])
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs of a net for this dataset: one for each class, or for each entry of a target."""
+        return self.classes or self.train_y.shape[-1]
 
     def normalise(self, x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """The samples as the net reads them: ``(x / scale − mean) / std``."""
@@ -85,7 +100,7 @@ class Dataset:
 
     def about(self) -> dict[str, Any]:
         """What a net must know of the samples, for JSON: a run keeps it, so that its net can be built without data."""
-        about = {"shape": list(self.sample_shape), "classes": self.classes}
+        about = {"shape": list(self.sample_shape), "outputs": self.outputs}
         return {**about, "mean": list(self.mean), "std": list(self.std), "scale": self.scale}
 
     def fingerprint(self) -> str:

@@ -241,7 +241,7 @@ def footnote(
 
 DATA_NAMES = {
     "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST",
-    "teacher": "teacher–student",
+    "teacher": "teacher–student", "teacher-linear": "linear teacher", "teacher-tanh": "tanh teacher",
 }  # fmt: skip
 NET_NAMES = {"resmlp": "ResMLP", "vit": "ViT-Mini", "student": "StudentNet"}
 BAND = "line: geometric mean, band: ± 1 s.d. of the logarithm"

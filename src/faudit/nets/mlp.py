@@ -7,7 +7,7 @@ Taps are the input h_0 and the outputs h_1 … h_L of the hidden layers. There i
 signal is at its output, so the measured taps are exactly the hidden layers. The signal at h_0 teaches nothing. With
 frozen blocks only the readout learns, on random features.
 
-The loss is that of the ``criterion``, for each sample and with t = onehot(y):
+The loss is that of the ``criterion``, for each sample and with t = onehot(y). With ``mse``, t may also be any vector:
 
     ce    −log softmax(z)_y                 cross-entropy; e = softmax(z) − t
     bce   Σ_c −t_c log σ(z_c) − (1 − t_c) log(1 − σ(z_c)), one sigmoid for each class; e = σ(z) − t
@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.errors import ConfigError
-from faudit.nets.net import Net, Params, batch_norm, empty, linear, new_batch_norm, normal, one_hot, output_error
+from faudit.nets.net import Net, Params, batch_norm, empty, linear, new_batch_norm, normal, output_error, target
 from faudit.settings import number, one_of, setting, sizes, switch
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -49,8 +49,9 @@ class MLP(Net):
     )
     weight_init: str = setting(
         "default",
-        one_of(("default", "glorot", "he", "normal")),
-        "start of the weights: default (torch's), glorot or he (uniform), or normal (N(0, 1/(n_in + n_out)))",
+        one_of(("default", "glorot", "he", "normal", "small")),
+        "start of the weights: default (torch's), glorot or he (uniform), normal (N(0, 1/(n_in + n_out))), "
+        "or small (U(±0.01))",
     )
     dropout: float = setting(0.0, number(0.0, below=1.0), "share of each hidden layer that a training step drops")
     batch_norm: bool = setting(False, switch, "a BatchNorm before each activation")
@@ -67,6 +68,10 @@ class MLP(Net):
     @property
     def signals(self) -> int:
         return self.blocks + 1
+
+    @property
+    def fits_vectors(self) -> bool:
+        return self.criterion == "mse"
 
     @property
     def least_batch(self) -> int:
@@ -110,7 +115,7 @@ class MLP(Net):
     def loss(self, logits: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
         if self.criterion == "ce":
             return F.cross_entropy(logits, y, reduction=reduction)
-        targets = one_hot(y, logits)
+        targets = target(y, logits)
         if self.criterion == "bce":
             losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(dim=1)
         else:
@@ -120,19 +125,21 @@ class MLP(Net):
     def output_error(self, logits: Tensor, y: Tensor) -> Tensor:
         if self.criterion == "ce":
             return output_error(logits, y)
-        return (torch.sigmoid(logits) if self.criterion == "bce" else logits) - one_hot(y, logits)
+        return (torch.sigmoid(logits) if self.criterion == "bce" else logits) - target(y, logits)
 
 
 def drawn(how: str, generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a layer, in one of four ways.
+    """Weight and bias of a layer, in one of five ways.
 
     ``default``: torch's, both U(±1/√inputs).  ``glorot``: weight U(±√(6/(inputs + outputs))), bias 0.
-    ``he``: weight U(±√(6/inputs)), bias 0.  ``normal``: both N(0, 1/(inputs + outputs)).
+    ``he``: weight U(±√(6/inputs)), bias 0.  ``normal``: both N(0, 1/(inputs + outputs)).  ``small``: weight U(±0.01),
+    bias 0.
     """
     if how == "default":
         return linear(generator, inputs=inputs, outputs=outputs)
     if how == "normal":
         std = (inputs + outputs) ** -0.5
         return normal(generator, outputs, inputs, std=std), normal(generator, outputs, std=std)
-    bound = (6.0 / (inputs + outputs if how == "glorot" else inputs)) ** 0.5
+    bounds = {"glorot": (6.0 / (inputs + outputs)) ** 0.5, "he": (6.0 / inputs) ** 0.5, "small": 0.01}
+    bound = bounds[how]
     return empty(outputs, inputs).uniform_(-bound, bound, generator=generator), empty(outputs).zero_()

@@ -71,7 +71,7 @@ class Net(ABC):
     """Base class of networks; the further fields of a subclass are its settings, named as in the config."""
 
     sample_shape: tuple[int, ...]
-    classes: int
+    classes: int  # the number of outputs, which are numbers and not classes if the targets are vectors
     training: Training | None = field(default=None, kw_only=True, compare=False, repr=False)  # None in evaluation
 
     @property
@@ -106,6 +106,11 @@ class Net(ABC):
     def output_error(self, logits: Tensor, y: Tensor) -> Tensor:
         """e, the gradient of each sample's loss at its logits, [n, C]; of the cross-entropy by default."""
         return output_error(logits, y)
+
+    @property
+    def fits_vectors(self) -> bool:
+        """Whether its loss accepts targets that are vectors, [n, outputs]; the cross-entropy needs classes."""
+        return False
 
     @property
     def least_batch(self) -> int:
@@ -227,6 +232,11 @@ def output_error(logits: Tensor, y: Tensor) -> Tensor:
 def one_hot(y: Tensor, like: Tensor) -> Tensor:
     """The labels as rows of 0 and 1, with the shape and type of the logits."""
     return F.one_hot(y, like.shape[1]).to(like.dtype)
+
+
+def target(y: Tensor, like: Tensor) -> Tensor:
+    """What the outputs should be: y itself if it holds vectors, otherwise its one-hot rows."""
+    return y.to(like.dtype) if y.is_floating_point() else one_hot(y, like)
 
 
 def linear(generator: torch.Generator, *, inputs: int, outputs: int) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ PAPERS: Registry[Paper] = Registry(
         "drtp": "faudit.papers.drtp:PAPER",
         "ep": "faudit.papers.ep:PAPER",
         "forward-forward": "faudit.papers.forward_forward:PAPER",
+        "lillicrap": "faudit.papers.lillicrap:PAPER",
         "local-loss": "faudit.papers.local_loss:PAPER",
         "pepita": "faudit.papers.pepita:PAPER",
     },

@@ -1,6 +1,6 @@
 """The figure of a paper that has none of its own: what its claims read, over the epochs, with the published numbers.
 
-Each kind of number has a panel: accuracy, error, and the angle between feedback and forward weights. A line is one
+Each kind of number has a panel: accuracy, errors, and the angle between feedback and forward weights. A line is one
 experiment. Hollow marks are published numbers, with the tolerance of the claim as a bar.
 """
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from faudit.figures.style import Style
 
-PANELS = {"accuracy": "test accuracy", "error": "test error (%)", "angle": "angle of B to W (°)"}  # kind → label
-LOGARITHMIC = ("error",)
-BAND = "line: mean (error: geometric), band: ± 1 s.d.; hollow: published, with the tolerance"
+# kind → label
+PANELS = {"accuracy": "test accuracy", "error": "test error (%)", "angle": "angle of B to W (°)",
+          "nse": "normalised squared error"}  # fmt: skip
+LOGARITHMIC = ("error", "nse")
+BAND = "line: mean (errors: geometric), band: ± 1 s.d.; hollow: published, with the tolerance"
 
 
 class Trajectories(Figure):

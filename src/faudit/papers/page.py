@@ -1,19 +1,24 @@
-"""The claims as a Markdown page: the table, remarks, and the commands behind each row."""
+"""The claims as Markdown: a page with the table, remarks and commands, and a section of the documentation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from faudit.figures.plan import Plan
+from faudit.figures.table import Table
 from faudit.formats import latex, printed_angle, printed_cosine, printed_percent, printed_share, printed_size
-from faudit.papers.claim import VERDICTS
+from faudit.papers import PAPERS
+from faudit.papers.claim import VERDICTS, judged
 from faudit.papers.paper import ITSELF, Paper
 
 FORMS: dict[str, Callable[[float], str]] = {
     "norm": printed_size, "cosine": printed_cosine, "accuracy": printed_share, "error": printed_percent,
-    "angle": printed_angle, "epoch": lambda epoch: f"epoch {epoch:.0f}",
+    "angle": printed_angle, "nse": printed_size, "epoch": lambda epoch: f"epoch {epoch:.0f}",
 }  # fmt: skip
+NOWHERE = Path(os.devnull)  # a store without runs
 UNITS = {"epoch": " epochs", "error": " pp", "angle": "°"}  # of a tolerance
 
 
@@ -44,6 +49,44 @@ def page(paper: Paper, entries: list[dict[str, Any]], *, plan: Plan, remarks: li
     for entry in entries:
         out += [f"{entry['number']}. {entry['claim']}", "", *(f"        {line}" for line in entry["commands"]), ""]
     return "\n".join(out)
+
+
+def section(paper: Paper, found: Mapping[str, Any] | None) -> list[str]:
+    """A paper in the documentation; ``found`` is its claims.json, None if there are no results yet."""
+    plan, source = paper.plan(), "the paper" if paper.source == ITSELF else paper.source
+    seeds = f"seed{'s' if len(plan.seeds) > 1 else ''} {', '.join(map(str, plan.seeds))}"
+    runs = len(plan.recipe.experiments) * len(plan.seeds)
+    text = [
+        f"{paper.title} ({paper.reference}).",
+        f"Published numbers: {source}.",
+        f"Runs: {runs}, {seeds}.",
+        paper.notes,
+    ]
+    results = table(found["claims"], rehearsal=found["rehearsal"]) if found else ["Not run yet.", "", *asked(paper)]
+    return [f"### {paper.name}", "", *filter(None, text), "", *results, ""]
+
+
+def asked(paper: Paper) -> list[str]:
+    """A table of what the claims of a paper ask."""
+    out = ["| # | claim | published | tolerance | asks |", "|---|---|---|---|---|"]
+    for entry in judged(paper.claims, Table(paper.plan(), NOWHERE)):
+        tolerances = ", ".join(dict.fromkeys(allowed(part) for part in entry["parts"]))
+        asks = entry["parts"][0].get("asked")
+        length = f"{asks['seeds']} seed{'s' if asks['seeds'] > 1 else ''}, {asks['epochs']} epochs" if asks else "–"
+        cells = [str(entry["number"]), entry["claim"], entry["published"], tolerances, length]
+        out.append(f"| {' | '.join(cells)} |")
+    return out
+
+
+def overview(papers: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
+    """One line for each paper: how many of its claims have which verdict; ``papers`` has the claims.json of each."""
+    out = [f"| {' | '.join(['paper', 'claims', *VERDICTS])} |", "|---" * (2 + len(VERDICTS)) + "|"]
+    for name, found in papers.items():
+        verdicts = [entry["verdict"] for entry in found["claims"]] if found else []
+        claims = len(verdicts) or len(PAPERS[name].claims)
+        counts = [verdicts.count(verdict) if found else claims * (verdict == "not run") for verdict in VERDICTS]
+        out.append(f"| {' | '.join(map(str, [f'`{name}`', claims, *counts]))} |")
+    return out
 
 
 WIDTHS = "rp{3.6cm}p{2cm}p{4cm}lp{1.6cm}p{1.8cm}"  # of the columns in LaTeX

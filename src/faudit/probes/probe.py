@@ -45,9 +45,14 @@ class Reading:
 
     @property
     def offers(self) -> frozenset[Need]:
-        """What a probe may need of this reading: all of it, but for the credit of a rule that has none."""
-        known: set[Need] = {"classes", "credit", "parameters", "rule"}
-        return frozenset(known - {"credit"} if self.rule.no_credit else known)
+        """What a probe may need: all but classes if the targets are vectors, and the credit of a rule without one."""
+        given: dict[Need, bool] = {
+            "classes": not self.y.is_floating_point(),
+            "credit": self.rule.no_credit is None,
+            "parameters": True,
+            "rule": True,
+        }
+        return frozenset(need for need, is_given in given.items() if is_given)
 
     @cached_property
     def trace(self) -> Trace:
@@ -170,4 +175,9 @@ def measured(probe: type[Probe], reading: Reading) -> dict[str, Any]:
     """The entries of a probe; undefined ones if the reading lacks what it needs, such as the credit of the rule."""
     if reading.offers.issuperset(probe.needs):
         return probe().measure(reading)
-    return {entry.name: None if entry.shape == "scalar" else [None] * reading.net.blocks for entry in probe.entries}
+    return {entry.name: undefined(entry, reading.net.blocks) for entry in probe.entries}
+
+
+def undefined(entry: Entry, blocks: int) -> list[None] | None:
+    """An entry that is not defined, in its shape."""
+    return None if entry.shape == "scalar" else [None] * min(entry.lengths(blocks), default=blocks)

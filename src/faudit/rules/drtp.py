@@ -32,6 +32,7 @@ class DRTP(DirectRule):
         cost="one forward pass, and a backward pass inside each layer",
         fails="the signal never ends, whatever the loss, so only activations that saturate bound the hidden layers",
     )
+    no_vectors: ClassVar[str | None] = "its signal is the projected label of a class"
 
     def target(self, net: Net, logits: Tensor, y: Tensor) -> Tensor:
         return one_hot(y, logits)

@@ -64,6 +64,7 @@ class ForwardForward(Rule):
         fails="slow, and far behind BP beyond MNIST: a layer learns nothing for the layers above it",
     )
     no_credit: ClassVar[str | None] = "its layers compare two inputs in a pass of their own, and no signal is sent"
+    no_vectors: ClassVar[str | None] = "it writes right and wrong labels into the inputs"
 
     peer_norm: float = setting(0.03, number(0.0), "λ of the term that keeps the units of a layer equally active")
     predict_by: str = setting(

@@ -53,6 +53,7 @@ class LocalLoss(Rule):
         cost="one forward pass, a backward pass inside each block, and the auxiliary maps",
         fails="early blocks discard what only later blocks could use, so depth brings less than under BP",
     )
+    no_vectors: ClassVar[str | None] = "its blocks predict and compare the labels of classes"
 
     local_loss: str = setting(
         "predsim", one_of(("pred", "sim", "predsim")), "loss of a block: prediction, similarity matching, or both"

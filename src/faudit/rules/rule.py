@@ -59,6 +59,7 @@ class Rule(ABC):
     learns_feedback: ClassVar[bool] = False  # True if the feedback changes while it trains
     no_control: ClassVar[str | None] = None  # the reason, if the rule can have no frozen control
     no_credit: ClassVar[str | None] = None  # the reason, if the rule has no signal at the taps
+    no_vectors: ClassVar[str | None] = None  # the reason, if the targets must be classes
 
     def refusal(self, net: Net) -> str | None:
         """The reason why the rule cannot train a net; None if it can."""

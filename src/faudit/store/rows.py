@@ -30,9 +30,15 @@ LOOP = (  # entries that the training loop writes
         unit="accuracy",
         required=True,
     ),
+    Entry(
+        "test_nse",
+        "scalar",
+        "Squared error on the full test set relative to the best constant, when test_acc is due; only of vectors.",
+        unit="share",
+    ),
     Entry("eval_samples", "scalar", "Number of samples in the evaluation buffer.", kind="count", unit="samples"),
     Entry("test_samples", "scalar", "Number of samples in the test set.", kind="count", unit="samples"),
-    Entry("classes", "scalar", "Number of classes of the dataset.", kind="count"),
+    Entry("classes", "scalar", "Number of classes of the dataset; 0 if its targets are vectors.", kind="count"),
     Entry(
         "train_loss",
         "scalar",

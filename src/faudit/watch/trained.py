@@ -26,10 +26,10 @@ from faudit.store.run import Run, damaged
 
 @dataclass(frozen=True)
 class Samples:
-    """What a net must know of the samples: their shape, the classes, and how they are normalised."""
+    """What a net must know of the samples: their shape, the outputs, and how they are normalised."""
 
     shape: tuple[int, ...]
-    classes: int
+    outputs: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     scale: float
@@ -80,7 +80,7 @@ def load_model(run: Run | Path | str, *, epoch: int | None = None, data_dir: Pat
     must_be_current(config)
     tensors, path = tensors_of(run, epoch)
     samples = samples_of(run, config, data_dir=Path(data_dir) if data_dir else None)
-    net, dtype = net_for(config, samples.shape, samples.classes), getattr(torch, config.dtype)
+    net, dtype = net_for(config, samples.shape, samples.outputs), getattr(torch, config.dtype)
     with started(config, "net"):
         initial = {name: value.to(dtype) for name, value in net.init(torch.Generator().manual_seed(0)).items()}
     params = checkpoint.of_kind(tensors, "net/")
@@ -115,6 +115,6 @@ def samples_of(run: Run, config: RunConfig, *, data_dir: Path | None) -> Samples
     try:
         shape = tuple(map(int, kept["shape"]))
         mean, std = (tuple(map(float, kept[name])) for name in ("mean", "std"))
-        return Samples(shape, int(kept["classes"]), mean, std, float(kept["scale"]))
+        return Samples(shape, int(kept["outputs"]), mean, std, float(kept["scale"]))
     except (KeyError, TypeError, ValueError):
-        raise damaged(run.path / "env.json", "'data': expected shape, classes, mean, std and scale") from None
+        raise damaged(run.path / "env.json", "'data': expected shape, outputs, mean, std and scale") from None

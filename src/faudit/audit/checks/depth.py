@@ -76,6 +76,9 @@ def against_frozen(check: Check, case: Case, *, threshold: float) -> Against | F
     """Compare a case with its controls; returns a finding of the check if that is not possible."""
     if not case.trains_blocks:
         return check.finding(NOT_APPLICABLE, "its own blocks are frozen", threshold=threshold)
+    if not case.classes:
+        reason = "its outputs are not classes, so there is no accuracy to compare with frozen blocks"
+        return check.finding(NOT_MEASURED, reason, threshold=threshold)
     controls = case.frozen_accuracies
     if not controls or case.accuracy is None:
         return check.finding(NOT_MEASURED, why_none(case), threshold=threshold)

@@ -1,0 +1,55 @@
+"""The claims: the angle of feedback to weights for a linear teacher, and the errors of four students of a tanh teacher.
+
+An epoch of the linear runs has 300 steps.
+"""
+
+from __future__ import annotations
+
+from faudit.figures.figure import at, of
+from faudit.papers.claim import Asked, Between, Claim, Order, Part, at_epoch, last
+
+LINEAR = Asked(epochs=10, seeds=3)
+TANH = Asked(epochs=50, seeds=3)
+ANGLE = at("weight_angle", -1)
+ERROR = last(of("test_nse"))
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "linear: the angle starts as that of random matrices (90° ± 4° for 200 entries)",
+        "85°",
+        (Between("start", "linear FA", at_epoch(0, ANGLE), "angle", 80.0, 100.0, published=85.0),),
+        LINEAR,
+    ),
+    Claim(
+        "linear: the angle is below 35° after 300 steps",
+        "< 35°",
+        (Between("step 300", "linear FA", at_epoch(1, ANGLE), "angle", 0.0, 35.0),),
+        LINEAR,
+    ),
+    Claim(
+        "linear: the angle after 3000 steps",
+        "about 30°",
+        (Part("step 3000", ("linear FA",), at_epoch(10, ANGLE), "angle", 30.0, within=5.0),),
+        LINEAR,
+    ),
+    Claim(
+        "tanh: FA uses depth: with four layers its NSE is below that of BP with three",
+        ".10 < .19",
+        (Order("FA4 < BP3", ("FA, 4 layers", "BP, 3 layers"), ERROR, "nse", (0.10, 0.19)),),
+        TANH,
+    ),
+    Claim(
+        "tanh: the order of all four by NSE",
+        "1e-7 < .10 < .19 < .22",
+        (
+            Order(
+                "BP4 < FA4 < BP3 < FA3",
+                ("BP, 4 layers", "FA, 4 layers", "BP, 3 layers", "FA, 3 layers"),
+                ERROR,
+                "nse",
+                (1e-7, 0.10, 0.19, 0.22),
+            ),
+        ),
+        TANH,
+    ),
+)
