@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
+PAGE, SEEN = "tests/report/test_page.py", "tests/report/test_collection.py"
 HAND = "tests/rules/test_by_hand.py"
 JOINT = "tests/rules/test_joint_step.py"
 RULES, NETS = "tests/laws/test_rules.py", "tests/laws/test_nets.py"
@@ -59,6 +60,9 @@ SHARED = "test_taps_that_share_one_feedback_hang_together_under_the_null_too"
 NEVER_A_PASS = "test_what_was_not_measured_is_never_a_pass"
 LEFT_OUT = "test_a_parameter_left_out_of_a_step_is_left_alone"
 STATS = "tests/test_stats.py"
+OWN = "tests/test_own_members.py"
+TRAINED = "tests/watch/test_trained.py"
+OTHER_SOURCE = "test_an_unfinished_run_is_not_resumed_with_other_source"
 MISSING_ENTRY = "tests/laws/test_checks.py::test_a_missing_entry_is_not_measured_and_never_a_pass"
 FROZEN, CHECKS = "tests/rules/test_frozen.py", "tests/audit/test_checks.py"
 OWN_STEP = "test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step"
@@ -72,6 +76,7 @@ HUNDRED = "test_the_limit_is_a_hundred_rounding_steps_of_one"
 NOT_A_NUMBER = "test_an_error_that_is_no_number_is_not_fitted"
 LOCAL_LOSS, PEPITA, FORWARD = (f"tests/rules/test_{name}.py" for name in ("local_loss", "pepita", "forward_forward"))
 VECTORS = "tests/papers/lillicrap/test_runs.py"
+NO_ACCURACY = f"{VECTORS}::test_a_row_of_vectors_has_no_accuracy_and_the_audit_says_what_it_cannot_ask"
 GIVEN = "test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_hand_is_named"
 BACKWARD, SIGNS, KP, MIRROR = (
     f"tests/rules/test_{name}.py" for name in ("backward", "sign_symmetry", "kolen_pollack", "weight_mirror")
@@ -417,13 +422,15 @@ DEFECTS = [
     Defect("running statistics that a rule trains", "rules/rule.py",
            "return not is_buffer(name)", "return True", RULES),
     Defect("vectors taken for classes", "probes/probe.py",
-           '"classes": not self.y.is_floating_point()', '"classes": True', VECTORS),
+           '"classes": not self.y.is_floating_point()', '"classes": True', NO_ACCURACY),
     Defect("the error of vectors relative to zero and not to their mean", "train.py",
-           "(targets - targets.mean(dim=0)).square()", "targets.square()", VECTORS),
+           "(targets - targets.mean(dim=0)).square()", "targets.square()",
+           f"{VECTORS}::test_three_hundred_online_steps_are_the_formulas_of_the_paper_and_turn_w_towards_b"),
     Defect("vectors given to a rule that needs classes", "experiment.py",
-           "if rule.no_vectors is not None:", "if rule.no_vectors == config.rule:", VECTORS),
+           "if rule.no_vectors is not None:", "if rule.no_vectors == config.rule:",
+           f"{VECTORS}::test_what_needs_classes_is_refused_in_one_line"),
     Defect("vectors compared by an accuracy that does not exist", "audit/checks/depth.py",
-           "if not case.classes:", "if case.classes < 0:", VECTORS),
+           "if not case.classes:", "if case.classes < 0:", NO_ACCURACY),
     Defect("a last batch of one under a BatchNorm", "experiment.py",
            "if smallest < net.least_batch:", "if config.batch_size < net.least_batch:", "tests/test_experiment.py"),
     Defect("a weight that sends its error back itself", "rules/backward.py",
@@ -513,6 +520,29 @@ DEFECTS = [
            'owner == "0" or (', 'owner == "none" and (', "tests/rules/test_dkp.py"),
     Defect("a control whose blocks' feedback learns", "rules/dkp.py",
            "self.trains_blocks if owner.isdigit()", "True if owner.isdigit()", "tests/rules/test_dkp.py"),
+    Defect("the source of an own member left out of the run id", "config.py",
+           'sources = {f"source:{family}": one.source for', 'sources = {f"source:{family}": "" for',
+           f"{OWN}::test_the_run_id_covers_the_full_name_and_the_source"),
+    Defect("changed source of an own member not noticed", "config.py",
+           ".digest(one.name)) != one.source:", ".digest(one.name)) == one.name:", f"{OWN}::{OTHER_SOURCE}"),
+    Defect("the current directory searched first", "registry.py",
+           "sys.path.append(directory)", "sys.path.insert(0, directory)",
+           f"{OWN}::test_a_file_of_the_current_directory_never_stands_for_an_installed_module"),
+    Defect("running statistics given out as they began", "watch/trained.py",
+           "home.register_buffer(last, value.detach().clone())", "home.register_buffer(last, torch.zeros_like(value))",
+           f"{TRAINED}::test_its_logits_are_the_nets_and_its_accuracy_the_runs"),
+    Defect("text of a run that ends its element", "report/page.py",
+           '.replace("<", "\\\\u003c")', "", f"{PAGE}::test_text_of_a_run_cannot_end_its_element"),
+    Defect("three digits on the page", "report/series.py",
+           "DIGITS = 6", "DIGITS = 3", f"{SEEN}::test_every_number_of_every_row_is_on_the_page"),
+    Defect("a deep mean that counts the first block", "report/runs.py",
+           "list(values or [])[1:] or", "list(values or []) or",
+           f"{SEEN}::test_the_null_is_that_of_the_deep_mean_over_whole_draws"),
+    Defect("a verdict that does not see its control", "report/collection.py",
+           "*(mark for control in beside for mark in self._seen[control.name])", "",
+           f"{SEEN}::test_a_control_that_ends_changes_the_verdict_of_its_run"),
+    Defect("a server for any host name", "report/server.py",
+           "name in self.server.names", "True", "tests/report/test_server.py::test_a_foreign_name_is_refused"),
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from faudit.experiment import Experiment, prepare, refuse_unused, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading, measured
 from faudit.store import checkpoint
-from faudit.store.environment import environment
+from faudit.store.environment import environment, peak_bytes
 from faudit.store.rows import Row, overflow
 from faudit.store.run import ENDED, Run, damaged, must_not_begin_again
 from faudit.store.summary import summary
@@ -101,7 +101,8 @@ def writes(
             saved = time.perf_counter()
             yield None
             started += time.perf_counter() - saved  # the time of the caller is not training time
-        run.finish({**summary(run.rows()), "weights_sha256": checkpoint.fingerprint(experiment.state.params)})
+        weights = checkpoint.fingerprint(experiment.state.params)
+        run.finish({**summary(run.rows()), "weights_sha256": weights, "peak_bytes": peak_bytes()})
         yield None
 
 

@@ -382,7 +382,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 }
 OUTCOME = {
     **dict.fromkeys(("run_id", "reason", "weights_sha256"), "text"),
-    **dict.fromkeys(("epochs", "epoch"), "a whole number"),
+    **dict.fromkeys(("epochs", "epoch", "peak_bytes"), "a whole number"),
     **dict.fromkeys(("test_acc", "growth_max"), "a number"),
     "seconds": TIME,
     "rows": "an object",

@@ -106,6 +106,13 @@ class Case:
         """Why there is no credit to judge."""
         return f"the rule has no signal at the taps: {self.no_credit}" if self.no_credit else "no credit was given"
 
+    @property
+    def earlier(self) -> list[Case]:
+        """The case as of each row, without epoch 0, which is untrained; none for a foreign model, without epochs."""
+        if self.config is None:
+            return []
+        return [self.until(place) for place, row in enumerate(self.rows) if row["epoch"] > 0]
+
     def until(self, place: int) -> Case:
         """The case as of an earlier row."""
         return replace(self, rows=self.rows[: place + 1])
