@@ -45,6 +45,15 @@ def test_the_example_of_the_page_on_models_runs(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("tap")
 
 
+def test_the_example_of_the_page_on_loops_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = (ROOT / "docs" / "watch.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(code, {})
+    assert "faudit.control" in capsys.readouterr().out and (tmp_path / "runs").is_dir()
+
+
 def test_the_examples_of_the_page_on_own_members_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,4 +32,5 @@ def test_there_are_examples() -> None:
         "06_own_check",
         "07_own_figure",
         "08_own_dataset",
+        "09_watch_your_loop",
     ]

@@ -35,7 +35,7 @@ LAYERS: list[list[str]] = [
     ["watch/", "train"],
     ["sweep/", "figures/"],
     ["papers/"],
-    ["bench/"],
+    ["bench/", "report/"],
     ["cli/"],
     ["__main__", "__init__"],
 ]
@@ -47,7 +47,8 @@ NO_TORCH = [
     "sweep/run_update",
     "bench/protocol/cases", "bench/protocol/confusion", "papers/paper", "papers/claim", "papers/document",
     "papers/page", "papers/reproduce", "papers/figure", "papers/faeval/__init__", "sweep/names", "figures/plan",
-    "figures/style", "figures/crossarch", "figures/penalty_rescue", "cli/main",
+    "figures/style", "figures/crossarch", "figures/penalty_rescue", "figures/atlas", "report/page", "report/server",
+    "cli/main",
 ]  # fmt: skip
 
 

@@ -18,11 +18,18 @@ import pytest
 
 from tests.support.paths import ROOT
 
+PAGE, SEEN = "tests/report/test_page.py", "tests/report/test_collection.py"
 HAND = "tests/rules/test_by_hand.py"
 JOINT = "tests/rules/test_joint_step.py"
 RULES, NETS = "tests/laws/test_rules.py", "tests/laws/test_nets.py"
 ONCE = "test_evaluation_draws_and_writes_nothing_and_training_writes_only_running_statistics_once"
 FOREIGN, COPIES, READING = (f"tests/watch/test_{name}.py" for name in ("model", "copies", "reading"))
+WATCH, UNDISTURBED, COMPARE, CONTROL = (
+    f"tests/watch/test_{name}.py" for name in ("loop", "undisturbed", "compare", "control")
+)
+SECOND = "test_every_number_is_that_of_a_second_computation"
+HANDMADE = "test_cosine_ratio_and_signs_are_those_of_a_computation_by_hand"
+SAME_BITS = "test_training_is_the_same_bit_for_bit"
 IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
 REASONS = "test_every_probe_is_measured_or_the_reason_is_known"
@@ -53,6 +60,9 @@ SHARED = "test_taps_that_share_one_feedback_hang_together_under_the_null_too"
 NEVER_A_PASS = "test_what_was_not_measured_is_never_a_pass"
 LEFT_OUT = "test_a_parameter_left_out_of_a_step_is_left_alone"
 STATS = "tests/test_stats.py"
+OWN = "tests/test_own_members.py"
+TRAINED = "tests/watch/test_trained.py"
+OTHER_SOURCE = "test_an_unfinished_run_is_not_resumed_with_other_source"
 MISSING_ENTRY = "tests/laws/test_checks.py::test_a_missing_entry_is_not_measured_and_never_a_pass"
 FROZEN, CHECKS = "tests/rules/test_frozen.py", "tests/audit/test_checks.py"
 OWN_STEP = "test_a_control_of_a_rule_of_ones_own_keeps_its_defaults_and_its_step"
@@ -146,6 +156,30 @@ DEFECTS = [
            "copy.deepcopy(model).eval()", "copy.deepcopy(model)", COPIES),
     Defect("the caller's own model measured", "watch/copies.py",
            "copy.deepcopy(model).eval()", "model.eval()", COPIES),
+    Defect("a shadow that stays at the start", "watch/shadow.py",
+           "            lend(theirs, self._tensors[copy])\n            follow", "            follow",
+           f"{WATCH}::{SECOND}"),
+    Defect("a watched model itself in another mode", "watch/shadow.py",
+           "copy, modes = self.net.model, {", "copy, modes = self.source, {",
+           f"{UNDISTURBED}::{SAME_BITS}[plain-stack]"),
+    Defect("a comparison that shifts the generators", "watch/shadow.py",
+           "stack.enter_context(same_randomness())", "pass", f"{UNDISTURBED}::{SAME_BITS}[plain-stack]"),
+    Defect("gradients of a watched model under autocast", "watch/shadow.py",
+           "stack.enter_context(torch.autocast(device, enabled=False))", "pass",
+           f"{UNDISTURBED}::test_rows_inside_autocast_are_in_full_precision"),
+    Defect("a comparison in eval mode", "watch/shadow.py",
+           "module.training = modes.get(name, self.source.training)", "module.training = False",
+           f"{COMPARE}::test_backprop_agrees_with_itself_in_training_mode_and_its_negative_does_not"),
+    Defect("the summed loss compared", "watch/compare.py",
+           "loss(logits_of(called(model, x)), y).mean()", "loss(logits_of(called(model, x)), y).sum()",
+           f"{COMPARE}::{HANDMADE}"),
+    Defect("products below float32 lost", "watch/compare.py",
+           "found if is_ordinary else chunk_sums(u.double(), g.double())", "found",
+           f"{COMPARE}::test_tiny_gradients_keep_their_direction"),
+    Defect("a control whose blocks train", "watch/control.py",
+           "value.copy_(began[name])\n\n    handle", "pass\n\n    handle", CONTROL),
+    Defect("the credit of a block held against its input", "watch/blocks.py",
+           "return self.blocks + 1", "return self.blocks", f"{WATCH}::{SECOND}"),
     Defect("a null of shuffled samples", "watch/reading.py",
            "(scores @ frame(credit.shape[1], rank, generator).to(scores).T).to(credit)",
            "credit[torch.randperm(len(credit), generator=generator)]", f"{READING}::{AS_WIDE}"),
@@ -486,6 +520,29 @@ DEFECTS = [
            'owner == "0" or (', 'owner == "none" and (', "tests/rules/test_dkp.py"),
     Defect("a control whose blocks' feedback learns", "rules/dkp.py",
            "self.trains_blocks if owner.isdigit()", "True if owner.isdigit()", "tests/rules/test_dkp.py"),
+    Defect("the source of an own member left out of the run id", "config.py",
+           'sources = {f"source:{family}": one.source for', 'sources = {f"source:{family}": "" for',
+           f"{OWN}::test_the_run_id_covers_the_full_name_and_the_source"),
+    Defect("changed source of an own member not noticed", "config.py",
+           ".digest(one.name)) != one.source:", ".digest(one.name)) == one.name:", f"{OWN}::{OTHER_SOURCE}"),
+    Defect("the current directory searched first", "registry.py",
+           "sys.path.append(directory)", "sys.path.insert(0, directory)",
+           f"{OWN}::test_a_file_of_the_current_directory_never_stands_for_an_installed_module"),
+    Defect("running statistics given out as they began", "watch/trained.py",
+           "home.register_buffer(last, value.detach().clone())", "home.register_buffer(last, torch.zeros_like(value))",
+           f"{TRAINED}::test_its_logits_are_the_nets_and_its_accuracy_the_runs"),
+    Defect("text of a run that ends its element", "report/page.py",
+           '.replace("<", "\\\\u003c")', "", f"{PAGE}::test_text_of_a_run_cannot_end_its_element"),
+    Defect("three digits on the page", "report/series.py",
+           "DIGITS = 6", "DIGITS = 3", f"{SEEN}::test_every_number_of_every_row_is_on_the_page"),
+    Defect("a deep mean that counts the first block", "report/runs.py",
+           "list(values or [])[1:] or", "list(values or []) or",
+           f"{SEEN}::test_the_null_is_that_of_the_deep_mean_over_whole_draws"),
+    Defect("a verdict that does not see its control", "report/collection.py",
+           "*(mark for control in beside for mark in self._seen[control.name])", "",
+           f"{SEEN}::test_a_control_that_ends_changes_the_verdict_of_its_run"),
+    Defect("a server for any host name", "report/server.py",
+           "name in self.server.names", "True", "tests/report/test_server.py::test_a_foreign_name_is_refused"),
 ]  # fmt: skip
 
 

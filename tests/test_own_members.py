@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ import torch
 
 from faudit import registry
 from faudit.audit.audit import control_of
+from faudit.bench.rules import rules_speed
 from faudit.cli.main import main
 from faudit.config import RunConfig, identity, known
 from faudit.data import DATASETS
@@ -402,6 +404,13 @@ def test_a_sweep_refuses_a_wrong_member_before_anything_starts(
     assert "is no dataset" in one_line(capsys) and not Path("runs").exists()
 
 
+def test_an_own_rule_is_timed_against_bp(example: None) -> None:
+    result = rules_speed(threads_used=1, repeats=1, steps=1, only=[RULE])
+    assert all({"bp", RULE} <= timed.keys() for timed in result["nets"].values())
+    with pytest.raises(ConfigError, match="unknown rule 'dfaa', did you mean 'dfa'"):
+        rules_speed(threads_used=1, repeats=1, steps=1, only=["dfaa"])
+
+
 def test_an_own_rule_has_a_look_in_figures() -> None:
     name, *look = rule_look("package.module:Mine")
     assert name == "Mine" and look == list(rule_look("package.module:Mine")[1:])
@@ -433,9 +442,11 @@ def test_the_example_is_installed_trained_swept_audited_and_resumed(tmp_path: Pa
     source = tmp_path / "own_package"  # a copy, because the build may leave files behind
     shutil.copytree(ROOT / "examples" / "own_package", source)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site)]
-    built = subprocess.run([*pip, str(source)], capture_output=True, text=True, check=False)
-    if built.returncode:  # no build backend here: the source is the package
-        shutil.copytree(source / "src", site, dirs_exist_ok=True)
+    if importlib.util.find_spec("setuptools") is None:  # no build backend here: the source is the package
+        shutil.copytree(source / "src", site)
+    else:
+        built = subprocess.run([*pip, str(source)], capture_output=True, text=True, check=False)
+        assert built.returncode == 0 and list(site.glob("own_package-*.dist-info")), built.stderr
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{site}"}
 
     def faudit(*words: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,8 @@ from tests.support.paths import ROOT
 
 PUBLIC = [
     "DATASETS", "NETS", "PROBES", "RULES", "Dataset", "FauditError", "LocalRule", "Net", "Probe", "Reading", "Rule",
-    "Run", "RunConfig", "Step", "audit_model", "fit", "generators", "load_model", "rule_state", "runs_in",
+    "Run", "RunConfig", "Step", "audit_model", "control", "fit", "generators", "load_model", "rule_state", "runs_in",
+    "watch",
 ]  # fmt: skip
 
 

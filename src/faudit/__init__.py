@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from faudit.rules.rule import Rule, Step
     from faudit.store.run import Run, runs_in
     from faudit.train import fit
+    from faudit.watch.control import control
+    from faudit.watch.loop import watch
     from faudit.watch.model import audit_model
     from faudit.watch.trained import load_model, rule_state
 
@@ -44,14 +46,18 @@ __all__ = [
     "RunConfig",
     "Step",
     "audit_model",
+    "control",
     "fit",
     "generators",
     "load_model",
     "rule_state",
     "runs_in",
+    "watch",
 ]
 
 _HOMES = {
+    "faudit.watch.control": ("control",),
+    "faudit.watch.loop": ("watch",),
     "faudit.watch.model": ("audit_model",),
     "faudit.watch.trained": ("load_model", "rule_state"),
     "faudit.config": ("RunConfig",),

@@ -43,13 +43,9 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     dataset = dataset.with_pixels(config.pixels)
     net = build_net(config, dataset)
     rule = build_rule(config, net)
+    refuse_pair(config, dataset, net=net, rule=rule)
     dtype, device = getattr(torch, config.dtype), usable(config.device)
     named = generators(config.seed)
-    with started(config, "rule"):
-        reason = rule.refusal(net)
-    if reason:
-        raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
-    refuse_vectors(config, dataset, net=net, rule=rule)
     samples = min(config.train_size or len(dataset.train_x), len(dataset.train_x))
     rest = 0 if config.drop_last else samples % config.batch_size
     smallest = rest or config.batch_size
@@ -87,6 +83,15 @@ def refuse_unused(config: RunConfig) -> None:
     """Refuse settings that nothing in this run reads; lists all of them at once."""
     if problems := list(config.unused()):
         raise ConfigError("\n".join(problems))
+
+
+def refuse_pair(config: RunConfig, dataset: Dataset, *, net: Net, rule: Rule) -> None:
+    """Refuse a net that the rule cannot train, and targets that one of them cannot use."""
+    with started(config, "rule"):
+        reason = rule.refusal(net)
+    if reason:
+        raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
+    refuse_vectors(config, dataset, net=net, rule=rule)
 
 
 @contextmanager

@@ -26,10 +26,11 @@ from faudit.experiment import Experiment, prepare, refuse_unused, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading, measured
 from faudit.store import checkpoint
-from faudit.store.environment import environment
+from faudit.store.environment import environment, peak_bytes
 from faudit.store.rows import Row, overflow
 from faudit.store.run import ENDED, Run, damaged, must_not_begin_again
 from faudit.store.summary import summary
+from faudit.store.watched import refuse_watched
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
@@ -56,6 +57,7 @@ def writes(
     config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> Generator[Row | None, None, None]:
     """Like ``stream``, but also yields None after each checkpoint and after the file that ends the run."""
+    refuse_watched(config)
     if run.status in ENDED:
         run.must_hold(config)
         run.must_be_whole()
@@ -99,7 +101,8 @@ def writes(
             saved = time.perf_counter()
             yield None
             started += time.perf_counter() - saved  # the time of the caller is not training time
-        run.finish({**summary(run.rows()), "weights_sha256": checkpoint.fingerprint(experiment.state.params)})
+        weights = checkpoint.fingerprint(experiment.state.params)
+        run.finish({**summary(run.rows()), "weights_sha256": weights, "peak_bytes": peak_bytes()})
         yield None
 
 

@@ -159,3 +159,52 @@ def test_a_store_that_cannot_be_written_is_judged_all_the_same(run: Run, monkeyp
     found = audit(run, OURS, data_dir=None)
     assert found.remarks == ("the measurements were not kept: cannot use it: Read-only file system.",)
     assert found.verdict.findings and not (run.path / audits.FILE).exists()
+
+
+def test_a_log_without_weights_is_judged_by_what_an_earlier_audit_kept(run: Run, measurements: list[list[str]]) -> None:
+    before = audit(run, OURS, data_dir=None)
+    run.checkpoint.unlink()
+    after = audit(run, OURS, data_dir=None)
+    assert not measurements and not after.remarks
+    assert after.verdict == before.verdict and after.case == before.case
+
+
+def retie(run: Run, **ties: object) -> None:
+    """Change the ties of a kept audit, with the checksum that belongs to them."""
+    document = json.loads((run.path / audits.FILE).read_text())
+    document["body"]["ties"].update(ties)
+    document["sha256"] = audits.checksum(document["body"])
+    (run.path / audits.FILE).write_text(json.dumps(document))
+
+
+def drop_fingerprint(run: Run) -> None:
+    """As if an older version had written the file."""
+    document = json.loads((run.path / audits.FILE).read_text())
+    del document["body"]["ties"]["weights_sha256"]
+    document["sha256"] = audits.checksum(document["body"])
+    (run.path / audits.FILE).write_text(json.dumps(document))
+
+
+FOREIGN: dict[str, Callable[[Run], None]] = {
+    "of other weights": lambda run: retie(run, weights_sha256="0" * 64),
+    "of other data": lambda run: retie(run, data_sha256="0" * 64),
+    "of another run": take_another_runs,
+    "of no known weights": drop_fingerprint,
+}
+
+
+@pytest.mark.parametrize("spoil", FOREIGN.values(), ids=FOREIGN)
+def test_without_weights_a_foreign_audit_is_not_believed(run: Run, spoil: Callable[[Run], None]) -> None:
+    spoil(run)
+    run.checkpoint.unlink()
+    found = audit(run, OURS, data_dir=None)
+    assert "belongs to other weights or data" in found.remarks[0] and "measured again" not in found.remarks[0]
+    assert "is missing: what only the weights can tell" in found.remarks[1]
+    assert found.verdict.verdict != "trustworthy" and found.case.last.get("gamma_null_draws") is None
+
+
+def test_a_kept_audit_of_an_older_version_still_counts_beside_the_weights(
+    run: Run, measurements: list[list[str]]
+) -> None:
+    drop_fingerprint(run)
+    assert not audit(run, OURS, data_dir=None).remarks and not measurements

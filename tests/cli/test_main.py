@@ -188,6 +188,7 @@ def test_demo_trains_prints_a_table_draws_two_figures_and_is_instant_the_second_
     out = tmp_path / "d"
     code, said, _ = run(capsys, "demo", "--out", str(out))
     assert code == 0 and said.count("done") == 12 and str(out / "runs") in said
+    assert said.splitlines()[-1] == f"report: {out / 'report.html'}" and (out / "report.html").stat().st_size > 500_000
     drawn = [out / f"{name}.{form}" for name in demo.DRAWN for form in ("pdf", "svg", "png", "json")]
     assert all(path.stat().st_size > 500 for path in drawn) and all(str(path) in said for path in drawn[2::4])
     before = [path.stat().st_mtime_ns for path in drawn]

@@ -54,7 +54,7 @@ def drawn(name: str, runs: Path, venue: str = "neurips") -> Picture:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", PAPER.figures)
 def test_a_figure_comes_in_every_format_with_its_numbers_beside_and_the_same_to_the_byte(
     name: str, runs: Path, tmp_path: Path
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_figure_comes_in_every_format_with_its_numbers_beside_and_the_same_to_
     assert numbers["figure"] == name and numbers["plan"]["seeds"] == [42, 123, 456] and numbers["remarks"] == []
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", PAPER.figures)
 @pytest.mark.parametrize("venue", SOME_VENUES)
 def test_a_picture_has_the_venues_width_and_fonts_are_embedded(name: str, venue: str, runs: Path) -> None:
     picture, style = drawn(name, runs, venue), Style(venue)
@@ -83,7 +83,7 @@ def test_a_picture_has_the_venues_width_and_fonts_are_embedded(name: str, venue:
         assert "/FontFile2" in below, "the font is not embedded"
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", PAPER.figures)
 @pytest.mark.parametrize("venue", SOME_VENUES)
 def test_no_label_is_clipped_or_lies_on_another_and_the_legend_covers_no_data(
     name: str, venue: str, runs: Path
@@ -115,7 +115,7 @@ def texts_of(picture: Picture) -> list[Text]:
     return [text for text in texts if text.get_visible()]
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", PAPER.figures)
 def test_logarithmic_axes_label_at_least_two_decades(name: str, runs: Path) -> None:
     picture = drawn(name, runs)
     picture.canvas.draw()
@@ -126,7 +126,7 @@ def test_logarithmic_axes_label_at_least_two_decades(name: str, runs: Path) -> N
             assert len(labelled) >= 2 or not ax.yaxis.get_tick_params().get("labelleft", True)
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", PAPER.figures)
 def test_a_figure_is_not_empty_and_says_n(name: str, runs: Path) -> None:
     picture = drawn(name, runs)
     image = Image.open(io.BytesIO(Style().rendered(picture, "png"))).convert("L")
@@ -136,7 +136,7 @@ def test_a_figure_is_not_empty_and_says_n(name: str, runs: Path) -> None:
 
 
 def test_in_grey_no_two_lines_of_a_panel_share_their_marker(runs: Path) -> None:
-    for name in FIGURES:
+    for name in PAPER.figures:
         for ax in drawn(name, runs).axes:
             named = [one for one in ax.lines if not str(one.get_label()).startswith("_")]  # error bars have no name
             markers = [one.get_marker() for one in named if one.get_marker() not in ("None", None, "")]

@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {  # what is written, and the comma
     "figure": ("picture.svg", ["figure", "snapshot-resmlp", "--runs", "RUNS", *PLANNED, "--out", "OUT"]),
     "export csv": ("rows.csv", ["export", "--format", "csv", "--runs", "RUNS", "--out", "OUT"]),
     "export parquet": ("rows.parquet", ["export", "--format", "parquet", "--runs", "RUNS", "--out", "OUT"]),
+    "report": ("page.html", ["report", "--runs", "RUNS", "--out", "OUT"]),
     "audit": ("page.md", ["audit", "RUN", "--markdown", "OUT"]),
 }
 

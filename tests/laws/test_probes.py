@@ -14,7 +14,7 @@ from faudit.probes import PROBES, Declaration, Entry, Kind, Need, Shape, Tier
 from faudit.probes.distribution import QUANTILES
 from faudit.probes.perturbation import DRAWS
 from faudit.probes.probe import Reading, measured
-from faudit.store.rows import FOREIGN, LOOP, Row, from_lines, to_line
+from faudit.store.rows import FOREIGN, LOOP, WATCHED, Row, from_lines, to_line
 from tests.support.nets import TINY_NETS, Setup
 
 ANY_NET = next(iter(TINY_NETS))
@@ -103,4 +103,4 @@ def assert_declared(value: Any, entry: Entry, reading: Reading) -> None:
 def test_probes_write_different_entries() -> None:
     names = [entry.name for probe in PROBES for entry in PROBES.declared(probe).entries]
     assert len(names) == len(set(names)) and list(PROBES.entries) == names
-    assert not set(names) & {entry.name for entry in (*LOOP, *FOREIGN)}
+    assert not set(names) & {entry.name for entry in (*LOOP, *WATCHED, *FOREIGN)}

@@ -59,7 +59,7 @@ def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
     said = capsys.readouterr()
     assert "0 runs made; claims: " in said.err
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    wanted = {f"{figure}.{form}" for figure in FIGURES for form in (*FORMATS, "json")}
+    wanted = {f"{figure}.{form}" for figure in PAPER.figures for form in (*FORMATS, "json")}
     assert names == wanted | {"claims.md", "claims.json", "made-from.json"}
     claims = json.loads((tmp_path / "out" / "claims.json").read_text())
     assert claims["rehearsal"] is True and len(claims["claims"]) == 17
@@ -185,7 +185,7 @@ def test_rows_that_changed_in_place_are_drawn_again_and_the_store_is_looked_thro
     (tmp_path / "runs" / "odd").mkdir()
     (tmp_path / "runs" / "odd" / "config.json").write_text("{")
     assert main(words("faeval", tmp_path)) == 0 and look.call_count == 1
-    numbers = {name: json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in FIGURES}
+    numbers = {name: json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in PAPER.figures}
     assert all(sum("odd" in remark for remark in entry["remarks"]) == 1 for entry in numbers.values())
     rows = tmp_path / "runs" / plan.config("vit bp", 42).run_id / "rows.jsonl"
     text = rows.read_text()
@@ -193,7 +193,7 @@ def test_rows_that_changed_in_place_are_drawn_again_and_the_store_is_looked_thro
     assert len(rows.read_text()) == len(text) and rows.read_text() != text
     capsys.readouterr()
     assert main(words("faeval", tmp_path)) == 0 and "nothing to do" not in capsys.readouterr().out
-    again = {name: json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in FIGURES}
+    again = {name: json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in PAPER.figures}
     assert again["snapshot-vit"] != numbers["snapshot-vit"] and again["penalty-rescue"] == numbers["penalty-rescue"]
 
 

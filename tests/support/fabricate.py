@@ -18,11 +18,10 @@ L = 4
 
 def row(config: RunConfig, epoch: int, noise: random.Random) -> Row:
     """A row whose stream grows fast under DFA, slower under a penalty, and hardly under BP."""
-    pace = {"bp": 0.6, "fa": 1.5, "dfa": 4.0}.get(config.rule, 0.3) / (1.0 + 60.0 * config.penalty)
+    penalty = config.changed.get("penalty", 0.0)
+    pace = {"bp": 0.6, "fa": 1.5, "dfa": 4.0}.get(config.rule, 0.3) / (1.0 + 60.0 * penalty)
     size = 5.0 * (1.0 + epoch) ** pace * math.exp(noise.gauss(0.0, 0.1))
-    accuracy = {"bp": 0.6, "fa": 0.4, "dfa": 0.3}.get(config.rule, 0.35) + 4.0 * config.penalty * (
-        config.penalty < 0.05
-    )
+    accuracy = {"bp": 0.6, "fa": 0.4, "dfa": 0.3}.get(config.rule, 0.35) + 4.0 * penalty * (penalty < 0.05)
     gamma = [0.4, 0.1, 0.1, 0.1] if config.rule != "bp" else [1.0] * L
     entries = Row(
         {
@@ -35,6 +34,8 @@ def row(config: RunConfig, epoch: int, noise: random.Random) -> Row:
             "acc_eval": 0.1 + (accuracy - 0.1) * (1.0 - math.exp(-epoch / 5.0)) + noise.gauss(0.0, 0.004),
             "loss_eval": 2.3,
             "eval_samples": 1024,
+            "test_samples": 10_000,
+            "classes": 10,
             "test_acc": accuracy + noise.gauss(0.0, 0.004) if epoch == config.epochs else None,
             "train_loss": None if epoch == 0 else 2.0,
             "seconds": 1.0,

@@ -257,6 +257,8 @@ FLAGGED: dict[str, Flagged] = {
     "reproduce": Flagged(("claims", "all", "snapshot-resmlp", "faeval", "x"), ("--jobs", "0")),
     "export": Flagged(),
     "import": Flagged(("paper.json", "config.toml", "data", "nothing")),
+    "report": Flagged(without=("--audit",)),
+    "serve": Flagged(bounds=("--port", "70000"), codes=(2,)),  # there is no such port
     "bench": Flagged(("train", "audit", "sweep", "protocol", "x"), ("--repeats", "0"), codes=(2,)),
 }
 # Inside the sandbox, all of them: a command may be asked to write there, and the fuzzer may run as root.
@@ -278,7 +280,7 @@ TEXTS = (
 WARM = (
     "torch._dynamo", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "rich.table",
     "faudit.train", "faudit.audit.audit", "faudit.figures.style", "faudit.papers.faeval", "faudit.store.table",
-    "faudit.watch.model", "faudit.sweep.check",
+    "faudit.watch.model", "faudit.sweep.check", "faudit.report.page",
 )  # fmt: skip
 
 

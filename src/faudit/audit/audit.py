@@ -5,23 +5,26 @@ The control of a run is the same run with blocks frozen at their initial weights
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from faudit.audit import watched
 from faudit.audit.checks.check import Case, Control
 from faudit.audit.judge import Verdict, judge
 from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, identity
-from faudit.errors import StoreError
+from faudit.errors import ConfigError, StoreError
 from faudit.probes import PROBES
+from faudit.registry import declared
 from faudit.rules import RULES, control_name
 from faudit.store import audits
-from faudit.store.audits import KeptAudit
+from faudit.store.audits import Facts, KeptAudit
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
+from faudit.store.watched import WatchedConfig
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,30 @@ class ControlIndex:
         self._found: dict[tuple[Any, ...], list[Run]] = {}
         for run in runs_in(store):
             with suppress(StoreError):  # a damaged run cannot be a control
-                self._found.setdefault(key(run.config()), []).append(run)
+                self._add(run, run.config())
+
+    @classmethod
+    def of(cls, runs: Iterable[tuple[Run, RunConfig]]) -> ControlIndex:
+        """An index of runs whose configurations are known."""
+        index = cls.__new__(cls)
+        index._found = {}
+        for run, config in runs:
+            index._add(run, config)
+        return index
+
+    def _add(self, run: Run, config: RunConfig) -> None:
+        self._found.setdefault(key(config), []).append(run)
+
+    def candidates(self, config: RunConfig) -> list[Run]:
+        """The runs with the settings of the matched control, finished or not."""
+        try:
+            return self._found.get(key(control_of(config)), [])
+        except ConfigError:  # a rule that has no control, or whose file is not here
+            return []
 
     def control(self, config: RunConfig) -> Control | None:
         """The matched control. One is enough, because others of the same seed are copies of it with other logging."""
-        for run in self._found.get(key(control_of(config)), []):
+        for run in self.candidates(config):
             with suppress(StoreError, LookupError):
                 history = {row["epoch"]: row["test_acc"] for row in run.rows() if row.get("test_acc") is not None}
                 if run.status == Status.DONE and history:
@@ -75,6 +97,42 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
 
     The results of the costly probes are kept in the run's directory, so a second audit measures nothing.
     """
+    config, rows = ended(run)
+    if isinstance(config, WatchedConfig):
+        return audited_loop(run, config, rows, protocol=protocol)
+    kept, remarks = measured(run, config, rows[-1], data_dir=data_dir)
+    control = (beside or ControlIndex(run.path.parent)).control(config)
+    return judged(run, config, rows, kept=kept, control=control, protocol=protocol, remarks=remarks)
+
+
+def audit_kept(run: Run, protocol: Protocol, *, control: Control | None) -> Audited:
+    """The verdict that follows from the rows and the kept measurements alone; measures nothing and imports no torch."""
+    config, rows = ended(run)
+    if isinstance(config, WatchedConfig):
+        return audited_loop(run, config, rows, protocol=protocol)
+    kept, problem = audits.read(run) if run.status == Status.DONE else (KeptAudit(), "")
+    wanted = {name: PROBES.declared(name).version for name in lacking(rows[-1])}
+    fresh = [name for name, version in wanted.items() if kept.versions.get(name) == version]
+    kept = replace(kept.of(fresh), known=kept.known or declared_facts(config, rows[-1]))
+    remarks = [problem.removesuffix(" It is measured again.")] if problem else []
+    return judged(run, config, rows, kept=kept, control=control, protocol=protocol, remarks=remarks)
+
+
+def judged_again(run: Run, protocol: Protocol, *, beside: ControlIndex) -> Audited | None:
+    """The verdict on a finished run by what an earlier audit kept; None if the run was not audited."""
+    if run.status != Status.DONE or audits.read(run)[0].known is None:
+        return None
+    return audit_kept(run, protocol, control=beside.control(run.config()))
+
+
+def audited_loop(run: Run, config: WatchedConfig, rows: Sequence[Row], *, protocol: Protocol) -> Audited:
+    """The verdict on a watched loop, by what was measured while it was watched."""
+    case, remarks = watched.found(run, config, rows)
+    return Audited(run, config, case, watched.judged(case, protocol), tuple(remarks))
+
+
+def ended(run: Run) -> tuple[RunConfig, list[Row]]:
+    """The configuration and the rows of a run that can be judged; raises if it has not ended or has no rows."""
     config = run.config()
     if run.status not in ENDED:
         raise StoreError(
@@ -83,8 +141,20 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
     rows = run.rows()
     if not rows:
         raise StoreError(f"{run.path} has no rows to judge. Delete it and train it again.")
-    kept, remarks = measured(run, config, rows[-1], data_dir=data_dir)
-    control = (beside or ControlIndex(run.path.parent)).control(config)
+    return config, rows
+
+
+def judged(
+    run: Run,
+    config: RunConfig,
+    rows: Sequence[Row],
+    *,
+    kept: KeptAudit,
+    control: Control | None,
+    protocol: Protocol,
+    remarks: Sequence[str],
+) -> Audited:
+    """The verdict on a run whose measurements are known."""
     facts = kept.facts
     case = Case(
         config,
@@ -99,18 +169,29 @@ def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: Contro
     return Audited(run, config, case, judge(case, protocol), tuple(remarks))
 
 
+def declared_facts(config: RunConfig, row: Row) -> Facts:
+    """The facts that a verdict needs besides the rows, read from the source of the rule; raises for an older row."""
+    sizes = {name: row.get(name) for name in ("test_samples", "classes", "eval_samples")}
+    if None in sizes.values():
+        raise StoreError("Its rows are of an older faudit and lack the size of the test set")
+    if config.rule not in tuple(RULES):  # code of the user, which is run only for an audit
+        raise StoreError("Its rule is not part of faudit, so only an audit knows its facts")
+    own = RULES.source(config.rule)[1]
+    reasons: dict[str, str | None] = dict.fromkeys(("no_control", "no_credit"))
+    for name in reasons:
+        with suppress(KeyError):
+            reasons[name] = declared(own, name)
+    return Facts(trains_blocks=config.rule != control_name(config.rule), **reasons, **sizes)  # type: ignore[arg-type]  # checked
+
+
 def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) -> tuple[KeptAudit, list[str]]:
     """The probes that a row lacks, with facts of the run: read from the kept audit or measured now; and remarks.
 
-    A failed run or a log without weights cannot be measured; its missing entries stay missing.
+    A failed run cannot be measured, and a log without weights only has what was kept; other entries stay missing.
     """
-    if run.status != Status.DONE or not run.checkpoint.exists():
-        from faudit.audit.measure import facts_of
-
-        lost = run.status == Status.DONE and lacking(row)
-        remarks = [f"{run.checkpoint} is missing: what only the weights can tell is not measured"] if lost else []
-        return KeptAudit(known=facts_of(config, row, data_dir=data_dir)), remarks
     wanted = {name: PROBES.declared(name).version for name in lacking(row)}
+    if run.status != Status.DONE or not run.checkpoint.exists():
+        return without_weights(run, config, row, wanted=wanted, data_dir=data_dir)
     kept, problem = audits.read(run)
     stale = [name for name, version in wanted.items() if kept.versions.get(name) != version]
     remarks = [problem] if problem else []
@@ -127,6 +208,22 @@ def measured(run: Run, config: RunConfig, row: Row, *, data_dir: Path | None) ->
         except StoreError as error:  # a read-only store; the verdict is still valid
             remarks.append(f"the measurements were not kept: {error}")
     return kept.of(wanted), remarks
+
+
+def without_weights(
+    run: Run, config: RunConfig, row: Row, *, wanted: Mapping[str, int], data_dir: Path | None
+) -> tuple[KeptAudit, list[str]]:
+    """What an earlier audit kept of a run whose weights are gone, with the facts of the run; and remarks."""
+    kept, problem = audits.read(run) if run.status == Status.DONE else (KeptAudit(), "")
+    usable = [name for name, version in wanted.items() if kept.versions.get(name) == version]
+    remarks = [problem.removesuffix(" It is measured again.")] if problem else []
+    if run.status == Status.DONE and len(usable) < len(wanted):
+        remarks.append(f"{run.checkpoint} is missing: what only the weights can tell is not measured")
+    if kept.known is None:
+        from faudit.audit.measure import facts_of
+
+        kept = KeptAudit(known=facts_of(config, row, data_dir=data_dir))
+    return kept.of(usable), remarks
 
 
 def lacking(row: Row) -> list[str]:

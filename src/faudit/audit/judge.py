@@ -40,6 +40,9 @@ class Verdict:
     findings: tuple[Finding, ...]
     labels: tuple[Finding, ...]
 
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"    {reason}" for reason in self.reasons)])
+
     def to_json(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict,
@@ -52,22 +55,18 @@ class Verdict:
 
 def judge(case: Case, protocol: Protocol, *, replay: bool = True) -> Verdict:
     """Run every check of the protocol and decide; with ``replay``, each check also runs at the earlier rows."""
-    ask = replayed if replay else lambda check, case: check.find(case)
+    earlier = case.earlier if replay else ()
     return decide(
-        [ask(check, case) for check in protocol.checks],
-        labels=[ask(check, case) for check in protocol.labels],
+        [replayed(check, case, earlier=earlier) for check in protocol.checks],
+        labels=[replayed(check, case, earlier=earlier) for check in protocol.labels],
         protocol=protocol.name,
     )
 
 
-def replayed(check: Check, case: Case) -> Finding:
-    """The finding with the first epoch at which the check would have fired; epoch 0 is skipped, as it is untrained."""
-    if case.config is None:  # a foreign model has no epochs
-        return check.find(case)
-    places = (place for place, row in enumerate(case.rows) if row["epoch"] > 0)
-    fired = (place for place in places if check.find(case.until(place)).status == FIRED)
-    first = next(fired, None)
-    return replace(check.find(case), first_fire=None if first is None else case.rows[first]["epoch"])
+def replayed(check: Check, case: Case, *, earlier: Sequence[Case]) -> Finding:
+    """The finding, with the first epoch of the ``earlier`` cases at which the check would have fired."""
+    fired = (one.last["epoch"] for one in earlier if check.find(one).status == FIRED)
+    return replace(check.find(case), first_fire=next(fired, None))
 
 
 def decide(findings: Sequence[Finding], *, labels: Sequence[Finding] = (), protocol: str) -> Verdict:

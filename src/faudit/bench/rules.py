@@ -7,8 +7,10 @@ optimizer and what follows the update. Only ratios measured in one run are worth
 from __future__ import annotations
 
 import importlib.util
+import io
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -65,7 +67,8 @@ def one_net(name: str, rules: Sequence[str], *, repeats: int, steps: int, thread
             work[rule] = partial(one_epoch, prepare(config, dataset), 1)
         except ConfigError:
             continue  # the rule does not serve this net
-    work |= biotorch(name, dataset)
+    if set(RULES.declaring) <= set(rules):  # beside all rules, not beside a few
+        work |= biotorch(name, dataset)
     for warm in work.values():
         warm()
     times: dict[str, list[float]] = {rule: [] for rule in work}
@@ -98,7 +101,8 @@ def biotorch(name: str, dataset: Dataset) -> dict[str, Callable[[], object]]:
     found: dict[str, Callable[[], object]] = {}
     for rule, mode in theirs.MODES.items():
         module = theirs.lenet(10) if name == "lenet" else theirs.mlp(784, NETS["mlp"][1]["sizes"], 10)
-        found[f"biotorch {rule}"] = partial(theirs.trainer(module, mode, 10), batches)
+        with redirect_stdout(io.StringIO()):  # BioTorch prints what it converts; our stdout holds the result alone
+            found[f"biotorch {rule}"] = partial(theirs.trainer(module, mode, 10), batches)
     return found
 
 

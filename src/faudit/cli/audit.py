@@ -20,6 +20,7 @@ from faudit.registry import here, nearest, unknown
 from faudit.rules import RULES
 from faudit.store.files import STDOUT, must_be_file
 from faudit.store.run import run_named
+from faudit.store.watched import WatchedConfig
 
 if TYPE_CHECKING:
     from torch import nn
@@ -192,6 +193,9 @@ def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
     for store in dict.fromkeys(run.path.parent for run in runs):
         there = ControlIndex(store)
         configs = [run.config() for run in runs if run.path.parent == store]
+        remark(f"{config.run_id} is watched: train its control with faudit.control" for config in configs
+               if isinstance(config, WatchedConfig))  # fmt: skip
+        configs = [config for config in configs if not isinstance(config, WatchedConfig)]
         configs = [config for config in configs if RULES[config.rule].no_control is None]
         wanted = [control_of(config) for config in configs if there.control(config) is None]
         outcome = run_all(wanted, store, data_dir=data_dir, jobs=cores())

@@ -20,7 +20,8 @@ Told = tuple[dict[str, Any], list[str]]  # a result as JSON, and as lines to pri
 HELP = "measure the speed of faudit, or test the audit protocol on planted networks"
 ABOUT = (
     "train: an epoch against a plain PyTorch trainer; audit: an audit against an epoch; "
-    "rules: a step of every rule against BP's; sweep: a sweep against single runs; "
+    "rules: a step of every rule against BP's; watch: a watched epoch and step against plain ones; "
+    "sweep: a sweep against single runs; "
     "protocol: verdicts on networks that are healthy or broken by construction"
 )
 
@@ -40,11 +41,11 @@ def add_flags(own: Parser) -> None:
         "--data-dir",
         type=Path,
         metavar="DIR",
-        help="train, audit: folder with CIFAR-10 (default: noise of the same shape)",
+        help="train, audit, watch: folder with CIFAR-10 (default: noise of the same shape)",
     )
-    own.add_argument("--threads", type=int, metavar="N", help="train, audit, rules: CPU threads (default: 2)")
+    own.add_argument("--threads", type=int, metavar="N", help="train, audit, watch, rules: CPU threads (default: 2)")
     own.add_argument(
-        "--repeats", type=int, metavar="N", help="train, audit: how often each is timed (default: 3; rules: 5)"
+        "--repeats", type=int, metavar="N", help="train, audit, watch: how often each is timed (default: 3; rules: 5)"
     )
     own.add_argument(
         "--rule", nargs="+", metavar="NAME", help="rules: time these rules and BP, your own too (default: every rule)"
@@ -78,6 +79,13 @@ def bench_audit(*, data_dir: Path | None, threads: int, repeats: int) -> Told:
     from faudit.bench.audit import audit_speed, lines
 
     result = audit_speed(data_dir=data_dir, threads_used=threads, repeats=repeats)
+    return result, lines(result)
+
+
+def bench_watch(*, data_dir: Path | None, threads: int, repeats: int) -> Told:
+    from faudit.bench.watch import lines, watch_speed
+
+    result = watch_speed(data_dir=data_dir, threads_used=threads, repeats=repeats)
     return result, lines(result)
 
 
@@ -143,6 +151,7 @@ TIMED = {"data_dir": None, "threads": 2, "repeats": 3}
 BENCHES = {
     "train": Bench(bench_train, TIMED),
     "audit": Bench(bench_audit, TIMED),
+    "watch": Bench(bench_watch, TIMED),
     "sweep": Bench(bench_sweep, {"jobs": None}),
     "protocol": Bench(bench_protocol, {"seeds": (7, 8, 9), "jobs": None, "out": Path("protocol")}),
     "rules": Bench(bench_rules, {"threads": 2, "repeats": 5, "out": None, "rule": ()}),

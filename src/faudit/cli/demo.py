@@ -1,4 +1,4 @@
-"""``faudit demo``: the paper's main results on the shipped digits, as a table, verdicts and two figures.
+"""``faudit demo``: the paper's main results on the shipped digits, as a table, verdicts, two figures and a page.
 
 BP learns. DFA's stream explodes behind the terminal LayerNorm, and its accuracy is below that of blocks that never
 trained. A penalty on the branches limits the stream. Each run takes seconds. The runs are ordinary runs: a killed run
@@ -24,7 +24,7 @@ from faudit.store.run import Run
 if TYPE_CHECKING:
     from faudit.figures.plan import Plan
 
-HELP = "train BP, FA, DFA, DFA + penalty and the frozen baselines on the shipped digits, audit them, and draw figures"
+HELP = "train BP, FA, DFA and baselines on the shipped digits, audit them, draw figures and write a report"
 DRAWN = ("snapshot-resmlp", "penalty-sweep")
 EPOCHS = 30
 
@@ -57,6 +57,7 @@ def add_flags(own: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     from faudit.audit.judge import TRUSTWORTHY
     from faudit.cli.tables import runs_table
+    from faudit.report.vega import MISSING, is_installed
     from faudit.store.run import Run
     from faudit.store.summary import overview
     from faudit.sweep.engine import cores
@@ -76,6 +77,10 @@ def run(args: argparse.Namespace) -> int:
     print(f"audit: {args.out / 'audit.md'}")
     for path in draw(args.out):
         print(f"figure: {path} (also as PDF and SVG, its numbers as JSON)")
+    if is_installed():
+        print(f"report: {report(args.out)}")
+    else:  # an optional package; the results above do not need it
+        remark([MISSING])
     return 0
 
 
@@ -95,6 +100,17 @@ def verdicts(out: Path) -> dict[str, tuple[str, str]]:
     remark(text for one in audited.values() for text in one.remarks)
     write_text(out / "audit.md", page(list(audited.values()), asked, utility_of=None, sensitivity_of=None))
     return {name: (one.verdict.verdict, one.verdict.reasons[0]) for name, one in audited.items()}
+
+
+def report(out: Path) -> Path:
+    """Write the page about the runs, which uses the audits that ``verdicts`` has kept."""
+    from faudit.report.collection import Collection
+    from faudit.report.page import html
+
+    path, found = out / "report.html", Collection(store(out), protocol(DEFAULT))
+    found.look()
+    write_text(path, html(found))
+    return path
 
 
 def draw(out: Path) -> list[Path]:

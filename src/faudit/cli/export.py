@@ -73,6 +73,7 @@ def export_files(args: argparse.Namespace, paper: Paper) -> int:
 def recipe_of(runs: Path, paper: Paper) -> tuple[str, int | None]:
     """The dataset and the epochs of the runs in a store if all runs share them, otherwise the paper's."""
     from faudit.store.run import runs_in
+    from faudit.store.watched import WatchedConfig
 
     configs = []
     for run in runs_in(runs):
@@ -80,6 +81,7 @@ def recipe_of(runs: Path, paper: Paper) -> tuple[str, int | None]:
             configs.append(run.config())
         except StoreError:  # the table reports it later
             continue
+    configs = [config for config in configs if not isinstance(config, WatchedConfig)]
     recipe = paper.recipe()
     besides = {config.data for config in recipe.experiments.values()} - {
         recipe.data

@@ -30,12 +30,12 @@ def run(args: argparse.Namespace) -> int:
     from faudit.figures.figure import make, suffix
     from faudit.figures.style import Style
     from faudit.figures.table import Table
-    from faudit.papers.paper import paper_with
+    from faudit.papers.paper import recipe_with
 
     refuse_stdout("--out", args.out, "a picture's file, whose numbers go beside it")
     figure, style = FIGURES[args.name](), Style(args.venue)
     suffix(args.out)
-    table = Table(plan_of(args, paper_with(args.name)), args.runs, partial=args.partial)
+    table = Table(plan_of(args, recipe_with(args.name)), args.runs, partial=args.partial)
     remark(make(args.name, figure, table, style=style, paths=[args.out]))
     print(args.out)
     return 0

@@ -12,7 +12,7 @@ from faudit.registry import unknown
 from faudit.settings import whole
 
 if TYPE_CHECKING:
-    from faudit.figures.plan import Plan
+    from faudit.figures.plan import Plan, Recipe
     from faudit.papers.paper import Paper
 
 
@@ -76,8 +76,8 @@ def add_venue(own: Parser) -> None:
     own.add_argument("--venue", default="neurips", help="page width: neurips, icml or iclr (default: neurips)")
 
 
-def plan_of(args: argparse.Namespace, paper: Paper) -> Plan:
-    """The plan of a paper with the flags of ``add_plan``."""
+def plan_of(args: argparse.Namespace, paper: Paper | Recipe) -> Plan:
+    """The plan of a paper or recipe with the flags of ``add_plan``."""
     if args.epochs == 0:
         raise ConfigError("--epochs: expected at least 1, got 0")
     if args.data is not None and args.data not in DATASETS:

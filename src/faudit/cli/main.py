@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from faudit import __version__
-from faudit.cli import audit, bench, data, demo, export, figure, import_, reproduce, show, sweep, train
+from faudit.cli import audit, bench, data, demo, export, figure, import_, report, reproduce, serve, show, sweep, train
 from faudit.cli import list as list_
 from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
 from faudit.cli.flags import Parser
@@ -32,6 +32,8 @@ COMMANDS: dict[str, ModuleType] = {
     "reproduce": reproduce,
     "export": export,
     "import": import_,
+    "report": report,
+    "serve": serve,
     "bench": bench,
 }
 MAKE_RUNS = ("train", "sweep", "reproduce", "demo")

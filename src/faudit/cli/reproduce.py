@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from faudit.cli.flags import Parser, add_data_dir, add_plan, add_venue, count, plan_of
 from faudit.cli.output import complain, refuse_stdout, remark
 from faudit.cli.sweep import forecast
-from faudit.figures import FIGURES
+from faudit.figures import FIGURES, OF_STUDIES
 from faudit.papers import PAPERS
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ HELP = "train the missing runs of a paper, draw its figures, and compare its cla
 
 
 def add_flags(own: Parser) -> None:
+    figures = ", ".join(name for name in FIGURES if name not in OF_STUDIES)
     own.add_argument(
         "name", metavar="NAME",
-        help=f"a paper ({', '.join(PAPERS)}), a figure ({', '.join(FIGURES)}), claims, or all (every paper)",
+        help=f"a paper ({', '.join(PAPERS)}), a figure ({figures}), claims, or all (every paper)",
     )  # fmt: skip
     own.add_argument(
         "--out", type=Path, metavar="DIR",

@@ -47,7 +47,7 @@ def line(entry: dict[str, Any]) -> list[str]:
     return [
         entry["run_id"],
         entry["status"],
-        f"{entry['epochs'] if entry['epochs'] is not None else '–'}/{entry['epochs_asked']}",
+        f"{entry['epochs'] if entry['epochs'] is not None else '–'}/{entry['epochs_asked'] or '–'}",
         share(entry["test_acc"]),
         share(entry["acc_eval"]),
         size(entry["hidden_norm"]),

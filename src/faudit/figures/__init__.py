@@ -17,5 +17,7 @@ FIGURES: Registry[type[Figure]] = Registry(
         "crossarch": "faudit.figures.crossarch:CrossArchitecture",
         "penalty-sweep": "faudit.figures.penalty_sweep:PenaltySweep",
         "penalty-rescue": "faudit.figures.penalty_rescue:PenaltyRescue",
+        "atlas": "faudit.figures.atlas:Atlas",
     },
 )
+OF_STUDIES = {"atlas": "atlas"}  # figures that show all runs of a study; every other figure belongs to a paper

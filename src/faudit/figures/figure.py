@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from faudit.errors import ConfigError, StoreError
+from faudit.figures import OF_STUDIES
 from faudit.figures.table import Table
 from faudit.store.files import must_be_file, write_json, write_whole
 from faudit.store.rows import Row
@@ -33,9 +34,12 @@ NAMED = 3  # missing runs that a refusal names
 
 
 class Figure(ABC):
-    """One figure. A ``wide`` figure spans the text width of a page; the others span one column."""
+    """One figure. A ``wide`` figure spans the text width of a page; the others span one column.
 
-    experiments: tuple[str, ...]
+    ``experiments`` are what it shows; a figure without a list shows everything that the plan has.
+    """
+
+    experiments: tuple[str, ...] = ()
     wide: ClassVar[bool] = False
 
     @abstractmethod
@@ -52,10 +56,11 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
 
     Returns remarks for the reader. Raises if a run is missing, unless the table is partial.
     """
-    missing = table.missing(figure.experiments)
+    shown = figure.experiments or tuple(table.plan.recipe.experiments)
+    missing = table.missing(shown)
     if missing and not table.partial:
         raise StoreError(refusal(name, missing, table))
-    if len(missing) == len(figure.experiments) * len(table.plan.seeds):
+    if len(missing) == len(shown) * len(table.plan.seeds):
         raise StoreError(f"{name}: none of its runs is in {table.runs}. Make them with {remedy(name, table)}.")
     for experiment, seeds in by_experiment(missing).items():
         table.remark(f"missing: {experiment}, seed {', '.join(seeds)}")
@@ -104,6 +109,8 @@ def by_experiment(missing: Iterable[str]) -> dict[str, list[str]]:
 
 def remedy(name: str, table: Table) -> str:
     """The command that makes every run of a figure."""
+    if name in OF_STUDIES:
+        return f"`faudit sweep {OF_STUDIES[name]} --runs {table.runs}`"
     epochs = f" --epochs {table.plan.epochs}" if table.plan.epochs else ""
     seeds = " ".join(map(str, table.plan.seeds))
     return f"`faudit reproduce {name} --data {table.plan.data}{epochs} --seeds {seeds} --runs {table.runs}`"

@@ -239,7 +239,7 @@ DATA_NAMES = {
     "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "fashion-mnist": "Fashion-MNIST",
     "teacher": "teacher–student", "teacher-linear": "linear teacher", "teacher-tanh": "tanh teacher",
 }  # fmt: skip
-NET_NAMES = {"resmlp": "ResMLP", "vit": "ViT-Mini", "student": "StudentNet"}
+NET_NAMES = {"resmlp": "ResMLP", "vit": "ViT-Mini", "student": "StudentNet", "mlp": "MLP", "cnn": "CNN"}
 BAND = "line: geometric mean, band: ± 1 s.d. of the logarithm"
 BAND_LINEAR = "line: mean, band: ± 1 s.d. (norms: geometric)"
 

@@ -1,12 +1,12 @@
 """SmallCNN: three convolutions and a hidden layer, without skip connections.
 
-embed: conv 3×3 C→32, ReLU.  Block 0: conv 32→64, ReLU, 2×2 max-pool.  Block 1: conv 64→128, ReLU, pool.
-Block 2: Linear → 256, ReLU.  Readout: a linear head.  All convolutions have padding 1. Weights have
+embed: conv 3×3 C→w, ReLU.  Block 0: conv w→2w, ReLU, 2×2 max-pool.  Block 1: conv 2w→4w, ReLU, pool.
+Block 2: Linear → 8w, ReLU.  Readout: a linear head.  w is the ``width``. All convolutions have padding 1. Weights have
 PyTorch's default initialisation.
 
 Taps are the activations h_0 … h_3, flattened. There is no skip: h_{l+1} = f_l(h_l). A block's signal is at its output
 and has the width of that tap. Under the local rules no gradient flows between blocks. Block-level FA needs a dense
-matrix between neighbouring taps: 2.7 GB of feedback on 32×32 images.
+matrix between neighbouring taps: 2.7 GB of feedback on 32×32 images at the default width.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from torch import Tensor
 
 from faudit.errors import ConfigError
 from faudit.nets.net import Net, Params, linear
-
-CHANNELS = (32, 64, 128)
-HIDDEN = 256
+from faudit.settings import setting, whole
 
 
 @dataclass(frozen=True)
 class SmallCNN(Net):
     """A small convolutional network."""
+
+    width: int = setting(
+        32, whole(1, 8192), "channels of the first convolution; the next layers have 2, 4 and 8 times as many"
+    )
 
     def __post_init__(self) -> None:
         _, height, breadth = self.sample_shape
@@ -43,17 +45,18 @@ class SmallCNN(Net):
 
     def init(self, generator: torch.Generator) -> dict[str, Tensor]:
         channels, height, breadth = self.sample_shape
+        w = self.width
         params: dict[str, Tensor] = {}
         for name, inputs, outputs in (
-            ("embed", channels, CHANNELS[0]),
-            ("blocks.0", CHANNELS[0], CHANNELS[1]),
-            ("blocks.1", CHANNELS[1], CHANNELS[2]),
+            ("embed", channels, w),
+            ("blocks.0", w, 2 * w),
+            ("blocks.1", 2 * w, 4 * w),
         ):
             weight, params[f"{name}.bias"] = linear(generator, inputs=9 * inputs, outputs=outputs)
             params[f"{name}.weight"] = weight.view(outputs, inputs, 3, 3)
-        flat = CHANNELS[2] * (height // 4) * (breadth // 4)
-        params["blocks.2.weight"], params["blocks.2.bias"] = linear(generator, inputs=flat, outputs=HIDDEN)
-        params["readout.weight"], params["readout.bias"] = linear(generator, inputs=HIDDEN, outputs=self.classes)
+        flat = 4 * w * (height // 4) * (breadth // 4)
+        params["blocks.2.weight"], params["blocks.2.bias"] = linear(generator, inputs=flat, outputs=8 * w)
+        params["readout.weight"], params["readout.bias"] = linear(generator, inputs=8 * w, outputs=self.classes)
         return params
 
     def embed(self, params: Params, x: Tensor) -> Tensor:

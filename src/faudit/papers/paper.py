@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from faudit.errors import ConfigError
+from faudit.figures import OF_STUDIES
 from faudit.figures.plan import Plan, Recipe, Sizes
 from faudit.figures.table import Table
 from faudit.papers import PAPERS
@@ -78,6 +79,11 @@ def files_of(paper: Paper) -> Files:
     if paper.files is None:
         raise ConfigError(f"the paper {paper.name} has no result files: expected one that has, got {paper.name!r}")
     return paper.files
+
+
+def recipe_with(figure: str) -> Recipe:
+    """The experiments that a figure shows some or all of: those of its paper or of its study."""
+    return study_recipe(OF_STUDIES[figure])() if figure in OF_STUDIES else paper_with(figure).recipe()
 
 
 def paper_with(figure: str) -> Paper:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from faudit import __version__
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, StoreError
-from faudit.figures import FIGURES
+from faudit.figures import FIGURES, OF_STUDIES
 from faudit.figures.figure import FORMATS, Figure, make
 from faudit.figures.plan import Plan
 from faudit.figures.table import Table
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from faudit.figures.style import Style
 
 ALL = ("claims", "all")  # these select every paper
-NAMES = (*PAPERS, *FIGURES, *ALL)
+OF_PAPERS = tuple(name for name in FIGURES if name not in OF_STUDIES)  # the figures that belong to a paper
+NAMES = (*PAPERS, *OF_PAPERS, *ALL)
 MARKS = "made-from.json"
 OWN = "figure"  # the files of the figure that is made from a paper's claims
 
@@ -59,7 +60,7 @@ def papers_of(name: str) -> list[Paper]:
     """The papers that a name selects: one by its name or by a figure, all of them by ``claims`` or ``all``."""
     if name in PAPERS:
         return [PAPERS[name]]
-    if name in FIGURES:
+    if name in OF_PAPERS:
         return [paper_with(name)]
     if name in ALL:
         return list(PAPERS.values())
@@ -68,7 +69,7 @@ def papers_of(name: str) -> list[Paper]:
 
 def experiments_of(name: str, paper: Paper) -> list[str]:
     """The experiments that a figure, the claims or the whole paper need."""
-    if name in FIGURES:
+    if name in OF_PAPERS:
         return list(dict.fromkeys(FIGURES[name].experiments))
     if name == "claims":
         return list(dict.fromkeys(experiment for claim in paper.claims for experiment in claim.experiments))
@@ -85,7 +86,7 @@ def figures_of(name: str, paper: Paper) -> dict[str, tuple[str, Figure]]:
     """The figures to draw: name of the files → (name of the figure or paper for messages, figure)."""
     if name == "claims":
         return {}
-    named = (name,) if name in FIGURES else paper.figures
+    named = (name,) if name in OF_PAPERS else paper.figures
     if named:
         return {figure: (figure, FIGURES[figure]()) for figure in named}
     own = Trajectories(paper.claims)
@@ -137,7 +138,7 @@ def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, resu
                 continue
             marks[stem] = state
         result.files += files
-    if name not in FIGURES:
+    if name not in OF_PAPERS:
         files = [out / "claims.md", out / "claims.json"]
         found = table.again(partial=False)
         state = drawn_from(found, experiments_of("claims", paper), style.venue)

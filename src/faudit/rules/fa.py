@@ -43,11 +43,16 @@ class FA(LocalRule):
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
+        return self.teaching(net, params, state, taps, logits, y, first=0)
+
+    def teaching(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor, *, first: int
+    ) -> list[Tensor]:
         with torch.enable_grad():
             h_last = taps[-1].detach().requires_grad_()
             loss = net.loss(net.readout(params, h_last), y)
             (gradient,) = torch.autograd.grad(loss, h_last)
         credit = [net.tap(gradient)]
-        for l in reversed(range(net.signals - 1)):
+        for l in reversed(range(first, net.signals - 1)):
             credit.insert(0, credit[0] @ state[f"B.{l}"].T)
         return credit

@@ -38,14 +38,23 @@ class LocalRule(Rule):
         """Σ_l ⟨f_l, ã_l⟩ + ⟨h_0, ã_0⟩ + loss of the readout + penalty + own loss, over a graph cut at every tap."""
         trace = net.trace_cut(params, x)
         loss = net.loss(trace.logits, y)
-        credits = self.credit(net, params, state, trace.taps, trace.logits.detach(), y)
-        signals = [normalised(credit, self.credit_eps) / len(x) for credit in credits]
-        value = loss + inner(trace.embedded, net.spread(signals[0], trace.embedded))
+        first = 0 if trace.embedded.requires_grad else net.taught_at(0)  # an embedding without weights learns nothing
+        credits = self.teaching(net, params, state, trace.taps, trace.logits.detach(), y, first=first)
+        signals = {tap: normalised(credit, self.credit_eps) / len(x) for tap, credit in enumerate(credits, first)}
+        value = loss
+        if trace.embedded.requires_grad:
+            value = value + inner(trace.embedded, net.spread(signals[0], trace.embedded))
         for l, branch in enumerate(trace.branches):
             value = value + inner(branch, net.spread(signals[net.taught_at(l)], branch))
         value = value + branch_penalty(trace, self.penalty)
         own = self.own_loss(net, params, state, trace, y, generator=generator)
         return Objective(value + own, loss, trace.logits)
+
+    def teaching(
+        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor, *, first: int
+    ) -> list[Tensor]:
+        """The credit from tap ``first`` on. A rule overrides this if it can save the work for the taps before."""
+        return self.credit(net, params, state, taps, logits, y)[first:]
 
     def own_loss(
         self,

@@ -2,8 +2,9 @@
 
 The costly probes take seconds to minutes, so a second audit reads what the first one measured. The file holds the
 entries of each probe with the probe's version, and facts from the rule and the data. It is tied to the run, to the
-bytes of the checkpoint and to the data; entries that no longer match are measured again. Rows and checkpoint are never
-changed. The verdict is not kept, because the judge computes it from these numbers every time.
+bytes of the checkpoint, to the fingerprint of the weights in ``done.json`` and to the data; entries that no longer
+match are measured again. A log whose checkpoint was removed is tied by that fingerprint alone. Rows and checkpoint are
+never changed. The verdict is not kept, because the judge computes it from these numbers every time.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def read(run: Run) -> tuple[KeptAudit, str]:
     body: Any = document.get("body")
     if document.get("format") != FORMAT or document.get("sha256") != checksum(body):
         return KeptAudit(), f"{path} is truncated, edited or from another version. It is measured again."
-    if body["ties"] != ties(run):
+    if not belongs(body["ties"], ties(run)):
         return KeptAudit(), f"{path} belongs to other weights or data. It is measured again."
     entries = {name: {key: decoded(value) for key, value in kept.items()} for name, kept in body["entries"].items()}
     return KeptAudit(entries, body["versions"], Facts(**body["facts"])), ""
@@ -92,14 +93,23 @@ def write(run: Run, kept: KeptAudit) -> None:
 
 
 def ties(run: Run) -> dict[str, Any]:
-    """What the measurements belong to: the run, the bytes of its checkpoint, and its data."""
-    with refusals(run.checkpoint):
-        weights = hashlib.sha256(contents(run.checkpoint)).hexdigest()
-    return {
+    """What the measurements belong to: the run, its weights and its data; the checkpoint's bytes if there is one."""
+    found = {
         "run_id": run.config().run_id,
-        "checkpoint_sha256": weights,
+        "weights_sha256": (run.outcome() or {}).get("weights_sha256"),
         "data_sha256": run.environment().get("data_sha256"),
     }
+    if run.checkpoint.exists():
+        with refusals(run.checkpoint):
+            found["checkpoint_sha256"] = hashlib.sha256(contents(run.checkpoint)).hexdigest()
+    return found
+
+
+def belongs(kept: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether the ties of a file are those of its run. Files of older versions have no fingerprint of the weights."""
+    if "checkpoint_sha256" in own:
+        return {"weights_sha256": own["weights_sha256"], **kept} == own
+    return own["weights_sha256"] is not None and {**own, "checkpoint_sha256": kept.get("checkpoint_sha256")} == kept
 
 
 def checksum(body: object) -> str:

@@ -27,6 +27,19 @@ def environment() -> dict[str, str | int | None]:
     }
 
 
+def peak_bytes() -> int | None:
+    """The most memory that this process has had so far, in bytes; None where the system does not tell.
+
+    A worker that trains several runs, one after the other, counts the largest of them.
+    """
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if platform.system() == "Darwin" else 1024 * peak  # other systems count KiB
+
+
 def installed(package: str) -> str | None:
     try:
         return version(package)

@@ -24,6 +24,7 @@ from faudit.registry import unknown
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run, Status, no_store
 from faudit.store.summary import overview
+from faudit.store.watched import MARK
 
 FORMAT = 2  # version of the entries; others are read again
 FROM = 64  # runs; for fewer, the database saves no time
@@ -168,10 +169,10 @@ def conditions(words: Sequence[str], found: Sequence[Overview] = ()) -> dict[str
             problems.append(f"--where: expected KEY=VALUE, got {word!r}")
         elif key == "status" and text not in STATES:
             problems.append(f"--where {unknown('status', text, STATES)}")
-        elif key == "status":
+        elif key in ("status", MARK):  # any name may be that of a watched run
             wanted.setdefault(key, []).append(text)
         elif key not in all_keys() and key not in own:
-            problems.append(f"--where {unknown('setting', key, [*all_keys(), 'status'])}")
+            problems.append(f"--where {unknown('setting', key, [*all_keys(), 'status', MARK])}")
         else:
             try:
                 wanted.setdefault(key, []).append(value_of(key, text, own.get(key)))

@@ -49,12 +49,24 @@ LOOP = (  # entries that the training loop writes
     Entry("seconds", "scalar", "Training time since the previous row.", unit="s", required=True, finite=True),
     Entry("probe_seconds", "scalar", "Time to compute this row.", unit="s", required=True, finite=True),
 )
+WATCHED = (  # entries that only a watched loop writes, from the last ``w.compare`` before the row
+    Entry("compare_cosine", "scalar", "Cosine between the loop's update and autograd's gradient.", unit="cosine"),
+    Entry("compare_ratio", "scalar", "Norm of the loop's update divided by that of the gradient.", unit="ratio"),
+    Entry("compare_sign", "scalar", "Share of the entries of the two whose signs agree.", unit="share"),
+    Entry("compare_chance", "scalar", "1.96/√n, half the width of the 95 % interval of the cosine by chance; n counts "
+          "the parameters.", unit="cosine"),
+    Entry("compare_cosines", "parts", "The same cosine for each part: what runs before the blocks, blocks, what runs "
+          "after; null if a part gets no update.", unit="cosine"),
+    Entry("compare_ratios", "parts", "The same ratio for each part.", unit="ratio"),
+    Entry("compare_signs", "parts", "The same share for each part.", unit="share"),
+)  # fmt: skip
 FOREIGN = (  # entries that only the audit of a foreign model writes
     Entry("null_of", "scalar", "How the null of Γ was drawn; null if no credit was given.", kind="text"),
     Entry("dtype", "scalar", "Floating-point type of the model's output.", kind="text"),
 )
 TIMINGS = ("seconds", "probe_seconds")  # the only entries that differ between two identical runs
 OVERFLOWED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+OWN = "own."  # begins the name of a number that the user of a watched loop logged
 AGAIN = "Put the right file back, or train the run from the start with `faudit train --again` and its settings."
 EXACT = 2**53  # a float holds every whole number up to here
 TIME = f"a number from 0 to {EXACT}"
@@ -75,7 +87,12 @@ class Entries(Mapping[str, Entry]):
     @cached_property
     def logged(self) -> dict[str, Entry]:
         """The entries that a row of a run may hold."""
-        return {**{entry.name: entry for entry in LOOP}, **PROBES.entries}
+        return {**{entry.name: entry for entry in LOOP}, **PROBES.entries, **{entry.name: entry for entry in WATCHED}}
+
+    def in_row(self, name: str) -> Entry | None:
+        """The entry of a name that a row of a run may hold: a declared one, or a number of the user's own."""
+        own = name.startswith(OWN) and len(name) > len(OWN)
+        return Entry(name, "scalar", "A number that the user logged.") if own else self.logged.get(name)
 
     @cached_property
     def required(self) -> frozenset[str]:
@@ -87,7 +104,7 @@ class Entries(Mapping[str, Entry]):
         return {**self.logged, **{entry.name: entry for entry in FOREIGN}}
 
     def __getitem__(self, name: str) -> Entry:
-        return self._all[name]
+        return self.in_row(name) or self._all[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)
@@ -172,7 +189,7 @@ def checked(rows: Sequence[Any]) -> list[Row]:
 def _declared(names: tuple[str, ...]) -> tuple[Entry, ...]:
     """The entries of these names; raises Damage if one is not declared or a required one is missing."""
     for name in names:
-        if name not in ENTRIES.logged:
+        if ENTRIES.in_row(name) is None:
             near = nearest(name, ENTRIES.logged) or "."
             raise Damage(f"unknown entry {quoted(name)}{near} A newer faudit may have written it: then upgrade")
     for name in sorted(ENTRIES.required.difference(names)):

@@ -4,6 +4,7 @@
     rows.jsonl                  one row per logged epoch, appended and flushed to disk
     last.safetensors            the newest checkpoint, replaced atomically; epoch-<k>.safetensors are kept on request
     audit.json                  what an audit measured on the checkpoint (``store/audits.py``)
+    control.json                accuracies of the controls of a watched run (``store/controls.py``)
     done.json | failed.json     exactly one of them, written last
 
 The status of a run follows from which files exist and whether ``lock`` is held. The training process holds ``lock``.
@@ -37,6 +38,7 @@ from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
 from faudit.registry import DIGITS, nearest
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
 from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIME, TIMINGS, Row, from_lines, is_time, to_line
+from faudit.store.watched import parsed
 
 FORMAT = 1  # version of the run directory; readers refuse a larger one
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
@@ -184,7 +186,7 @@ class Run:
             if ":" in str(values.get(family)) and not (isinstance(kept, dict) and family in kept):
                 raise damaged(path, f"it does not hold the settings of {family} {values[family]}")
         try:
-            config = RunConfig.parse(values, where=path)
+            config = parsed(values, where=path)
         except ConfigError as error:
             raise StoreError(f"{path} cannot be read: {'; '.join(str(error).splitlines())}") from None
         for who, name in (("names", document.get("run_id")), ("is in the directory of", run_id_in(self.path.name))):
@@ -380,7 +382,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 }
 OUTCOME = {
     **dict.fromkeys(("run_id", "reason", "weights_sha256"), "text"),
-    **dict.fromkeys(("epochs", "epoch"), "a whole number"),
+    **dict.fromkeys(("epochs", "epoch", "peak_bytes"), "a whole number"),
     **dict.fromkeys(("test_acc", "growth_max"), "a number"),
     "seconds": TIME,
     "rows": "an object",

@@ -38,7 +38,7 @@ class Column:
     @classmethod
     def declared(cls, name: str, value: Any) -> Column:
         """The column of a setting, of an entry, or of the run id and status; of another setting by a value of it."""
-        if entry := ENTRIES.logged.get(name):
+        if entry := ENTRIES.in_row(name):
             return cls(KINDS[entry.kind], [0] * (0 if entry.shape == "scalar" else 2 if entry.shape in NESTED else 1))
         setting = known().get(attribute(name))
         default = setting.first.default if setting else value

@@ -27,6 +27,7 @@ STUDIES = Studies(
     "study",
     {
         **{name: f"papers/{name.replace('-', '_')}/runs.toml" for name in PAPERS},
+        "atlas": "sweep/studies/atlas.toml",
         "penalties": "sweep/studies/penalties.toml",
         "rules": "sweep/studies/rules.toml",
     },

@@ -1,6 +1,7 @@
 """Check every run of a study before the first one starts.
 
-The check builds the parts of each run to find settings that nothing reads, shapes that do not fit, and missing data.
+The check builds the parts of each run to find settings that nothing reads, shapes that do not fit, nets that a rule
+cannot train, and missing data.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from faudit.config import RunConfig, needs_files, registry_of
 from faudit.data.batches import Batches
 from faudit.errors import ConfigError, DataError
-from faudit.experiment import build_net, refuse_unused, usable
+from faudit.experiment import build_net, build_rule, refuse_pair, refuse_unused, usable
 from faudit.store.run import Run
 from faudit.sweep.engine import loaded
 from faudit.train import must_be_trained_on
@@ -51,7 +52,8 @@ def refuse(configs: Sequence[RunConfig], *, data_dir: Path | None, elsewhere: bo
             continue
         for config in shapes.values():
             try:
-                build_net(config, dataset)
+                net = build_net(config, dataset)
+                refuse_pair(config, dataset, net=net, rule=build_rule(config, net))
                 Batches(dataset, config.batch_size, True, False, torch.float32, torch.device("cpu"))
             except (ConfigError, DataError) as error:
                 tell(error, config)
@@ -81,8 +83,9 @@ def refuse_other_data(configs: Sequence[RunConfig], runs: Path, *, data_dir: Pat
 
 
 def shape(config: RunConfig) -> tuple[object, ...]:
-    """The settings that decide whether a net and its batches fit a dataset."""
-    return (config.net, config.batch_size, *config.settings_of("net").values())
+    """The settings that decide whether a net and its batches fit a dataset, and whether the rule can train the net."""
+    own = (*config.settings_of("net").values(), *config.settings_of("rule").values())
+    return (config.net, config.rule, config.batch_size, config.train_last, config.random_targets, *own)
 
 
 def place(ids: list[str]) -> str:

@@ -47,7 +47,7 @@ def pair(batch: Any, *, where: str) -> tuple[Inputs, Tensor]:
     for name, value in tensors.items():
         if not isinstance(value, Tensor) or value.ndim == 0 or len(value) != len(y):
             raise ModelError(f"{where}: {WHAT}; got {name} {described(value)} with y {described(y)}")
-        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        if value.is_floating_point() and not value.is_meta and not bool(torch.isfinite(value).all()):
             raise ModelError(f"{where}: expected finite inputs, got NaN or infinity in {name}. Clean the data first.")
     return (tensors if isinstance(x, Mapping) else x), y
 

@@ -41,6 +41,7 @@ class ExternalCredit(Rule):
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
         assert isinstance(net, ForeignNet) and self.signal is not None, "called only if a credit was given"
+        taps = taps[-len(net.names) :]  # without the input of the first block, which is no output of a submodule
         try:
             # Copies, because a callable may write into its arguments.
             signals = self.signal([h.detach().clone() for h in taps], logits.detach().clone(), y.clone())

@@ -46,6 +46,11 @@ class ForeignNet(Net):
         return len(self.names)
 
     @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the measured states, in order."""
+        return self.names
+
+    @property
     def is_pure(self) -> bool:
         return False  # it adds and removes hooks
 
@@ -82,15 +87,15 @@ class ForeignNet(Net):
 
     def trace(self, params: Params, x: Inputs) -> Trace:
         seen, logits = self.record(x)
-        taps = [seen[name] for name in self.names]
+        taps = [seen[name] for name in self.states]
         return Trace(taps[0], taps, [], logits)
 
     def moved(self, x: Inputs, tap: int, h: Tensor) -> Tensor:
         """The logits if the output of this tap is replaced by h."""
-        with outputs_through(self.model, {self.names[tap]: lambda _: h.clone()}) as reached:
+        with outputs_through(self.model, {self.states[tap]: lambda _: h.clone()}) as reached:
             logits = logits_of(called(self.model, x))
         if not reached:
-            self._refuse_silent(self.names[tap])
+            self._refuse_silent(self.states[tap])
         return logits
 
     def onward(self, params: Params, block: int, h: Tensor) -> Tensor:

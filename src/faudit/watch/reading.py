@@ -17,6 +17,7 @@ from faudit.errors import ModelError
 from faudit.nets.net import Trace
 from faudit.probes import Need
 from faudit.probes.probe import Reading
+from faudit.rules.rule import State
 from faudit.watch.credit import Credit, ExternalCredit
 from faudit.watch.net import ForeignNet, Inputs, described, error_text
 
@@ -58,21 +59,7 @@ class ForeignReading(Reading):
             return self.net.trace({}, self.inputs)
 
     def loss(self, logits: Tensor) -> Tensor:
-        if self.own_loss is None:
-            return super().loss(logits)
-        try:
-            losses = self.own_loss(logits, self.y)
-        except Exception as error:
-            raise ModelError(
-                f"the loss failed: {error_text(error)}. Expected loss(logits, y) with logits {described(logits)} and "
-                f"y {described(self.y)}."
-            ) from error
-        if not isinstance(losses, Tensor) or losses.shape != (len(self.y),):
-            raise ModelError(
-                f"the loss: expected one number for each of {len(self.y)} samples, got {described(losses)}. "
-                "Use reduction='none', and sum what belongs to one sample."
-            )
-        return losses
+        return super().loss(logits) if self.own_loss is None else per_sample(self.own_loss, logits, self.y)
 
     @torch.no_grad()
     def losses_from(self, tap: int, h: Tensor) -> Tensor:
@@ -104,13 +91,13 @@ class ForeignReading(Reading):
                     "Expected taps on the way to the logits, and a loss that can be differentiated."
                 )
             try:
-                found = torch.autograd.grad(total, [seen[name] for name in self.net.names], allow_unused=True)
+                found = torch.autograd.grad(total, [seen[name] for name in self.net.states], allow_unused=True)
             except RuntimeError as error:
                 raise ModelError(
                     f"no gradient can be taken through the model: {error_text(error)}. Expected a model that backprop "
                     "can pass, without in-place writes to what it needs."
                 ) from error
-        for name, gradient in zip(self.net.names, found, strict=True):
+        for name, gradient in zip(self.net.states, found, strict=True):
             if gradient is None:
                 raise ModelError(
                     f"the loss does not depend on the tap {name!r}: it is detached, unused, or not the first tensor "
@@ -124,6 +111,9 @@ class ForeignReading(Reading):
         logits, y = self.trace.logits, self.y
         named = logits.ndim == 2 and y.ndim == 1 and y.dtype == torch.int64
         return named and int(y.min()) >= 0 and int(y.max()) < logits.shape[1]
+
+    def credits_under(self, state: State) -> list[Tensor]:
+        return self.rule.credit(self.net, {}, state, self.trace.taps, self.trace.logits, self.y)
 
     def fresh_credits(self, draws: int) -> list[list[Tensor]]:
         """The credits under fresh feedback or, where only one feedback is known, the same credits turned at random."""
@@ -149,6 +139,23 @@ class ForeignReading(Reading):
         return ForeignReading(
             self.exact, self.exact, doubled(self.inputs), doubled_one(self.y), own_loss=self.own_loss, seed=self.seed
         )
+
+
+def per_sample(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
+    """The loss of each sample by the caller's function, checked."""
+    try:
+        losses = loss(logits, y)
+    except Exception as error:
+        raise ModelError(
+            f"the loss failed: {error_text(error)}. Expected loss(logits, y) with logits {described(logits)} and "
+            f"y {described(y)}."
+        ) from error
+    if not isinstance(losses, Tensor) or losses.shape != (len(y),):
+        raise ModelError(
+            f"the loss: expected one number for each of {len(y)} samples, got {described(losses)}. "
+            "Use reduction='none', and sum what belongs to one sample."
+        )
+    return losses
 
 
 def doubled(x: Inputs) -> Inputs:

@@ -22,6 +22,7 @@ from faudit.experiment import net_for, started
 from faudit.nets.net import Net, Params, is_buffer
 from faudit.store import checkpoint
 from faudit.store.run import Run, damaged
+from faudit.store.watched import WatchedConfig
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,11 @@ def load_model(run: Run | Path | str, *, epoch: int | None = None, data_dir: Pat
     """
     run = run if isinstance(run, Run) else Run(Path(run))
     config = run.config()
+    if isinstance(config, WatchedConfig):
+        raise StoreError(
+            f"{run.path} is a watched run: expected one that faudit trained, because it does not know the class "
+            f"{config.net}. Build the model and load the tensors net/… of {run.checkpoint.name} into it."
+        )
     must_be_current(config)
     tensors, path = tensors_of(run, epoch)
     samples = samples_of(run, config, data_dir=Path(data_dir) if data_dir else None)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from faudit.config import RunConfig
 from faudit.store.rows import Row, finite
+from faudit.store.watched import WatchedConfig
 
 PASSED, FIRED, UNDECIDED, INVALID = "passed", "fired", "undecided", "invalid"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
@@ -84,6 +85,11 @@ class Case:
         return [accuracy for accuracy in found if accuracy is not None]
 
     @property
+    def knows_rule(self) -> bool:
+        """Whether faudit trained the network, and so knows its rule and which of its weights are the embedding."""
+        return self.config is not None and not isinstance(self.config, WatchedConfig)
+
+    @property
     def is_double(self) -> bool:
         """Whether the network itself runs in float64."""
         dtype = self.last.get("dtype") if self.config is None else self.config.dtype
@@ -99,6 +105,13 @@ class Case:
     def lacks_credit(self) -> str:
         """Why there is no credit to judge."""
         return f"the rule has no signal at the taps: {self.no_credit}" if self.no_credit else "no credit was given"
+
+    @property
+    def earlier(self) -> list[Case]:
+        """The case as of each row, without epoch 0, which is untrained; none for a foreign model, without epochs."""
+        if self.config is None:
+            return []
+        return [self.until(place) for place, row in enumerate(self.rows) if row["epoch"] > 0]
 
     def until(self, place: int) -> Case:
         """The case as of an earlier row."""

@@ -92,4 +92,8 @@ def why_none(case: Case) -> str:
         return f"no control with frozen blocks can be made: {case.no_control}"
     if case.config is None:
         return "no accuracy of a matched model with frozen blocks (frozen=…, --frozen-accuracy)"
+    if not case.knows_rule:
+        return (
+            "no control with frozen blocks was trained: faudit.control(make_model, train, of=w) trains and attaches one"
+        )
     return "no matched run with frozen blocks"

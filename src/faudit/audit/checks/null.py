@@ -89,7 +89,7 @@ def not_asked(check: Check, case: Case, *, threshold: float) -> Finding | None:
 
 def first_block(case: Case) -> int:
     """The first block that counts: not that of a run's embedding, unless it is the only one."""
-    return 0 if case.config is None or len(case.last["gamma"]) == 1 else 1
+    return 0 if not case.knows_rule or len(case.last["gamma"]) == 1 else 1
 
 
 def undefined(row: Row) -> str:

@@ -26,7 +26,7 @@ class Swap(Check):
         row, limit = case.last, self.turned
         if not case.trains_blocks:
             return self.finding(NOT_APPLICABLE, "its blocks get no signal", threshold=limit)
-        if case.config is None:
+        if not case.knows_rule:
             return self.finding(NOT_APPLICABLE, "the rule of a foreign model is not known", threshold=limit)
         if self.lacks_entries(row):
             return self.finding(NOT_MEASURED, "the feedback was not swapped", threshold=limit)

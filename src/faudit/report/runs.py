@@ -1,0 +1,165 @@
+"""What the page shows of one run: settings, environment, last numbers, verdict with findings, and its series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from faudit.audit.audit import Audited, audit_kept
+from faudit.audit.checks.check import INVALID, NOT_MEASURED, PASSED, UNDECIDED, Control, Finding
+from faudit.audit.judge import TRUSTWORTHY, WALK_BACK, Verdict
+from faudit.audit.protocol import Protocol
+from faudit.config import RunConfig, command
+from faudit.errors import StoreError
+from faudit.report.series import Columns, columns, rounded_all
+from faudit.rules import RULES
+from faudit.store.rows import Row, growth
+from faudit.store.run import ENDED, Run
+from faudit.store.summary import summary
+
+NOT_AUDITED, UNFINISHED, DAMAGED = "not audited", "unfinished", "damaged"
+OPEN = (NOT_MEASURED, UNDECIDED, INVALID)
+
+
+@dataclass(frozen=True)
+class Page:
+    """One run on the page. ``verdict`` is None if the run cannot be judged; ``document`` says why."""
+
+    name: str
+    config: RunConfig | None  # None for a damaged run
+    verdict: Verdict | None
+    document: dict[str, Any]
+    series: Columns
+    last: Mapping[str, Any]  # the last numbers, not rounded, so that a spread over seeds is exact
+    overview: Mapping[str, Any]  # what ``--where`` asks about, as in ``faudit show --json``
+
+
+def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
+    """What the page shows of a run. A damaged run is shown as damaged, with the problem."""
+    try:
+        config, status, rows = run.config(), run.status, run.rows()
+        outcome, environment = run.outcome() or {}, run.environment()
+    except StoreError as error:
+        return damaged(run, str(error))
+    audited: Audited | None = None
+    told = ""
+    if status not in ENDED:
+        word, sentence = UNFINISHED, f"The run is {status} at epoch {last_epoch(rows)} of {config.epochs}."
+    else:
+        try:
+            audited = audit_kept(run, protocol, control=control)
+            word, sentence = audited.verdict.verdict, reason_of(audited.verdict, run.name)
+            told = " ".join(audited.remarks)
+        except StoreError as error:
+            word, sentence = NOT_AUDITED, f"{error}. Run `faudit audit {run.name}`."
+    shown = list(audited.case.rows) if audited else rows
+    last = shown[-1] if shown else Row()
+    numbers = last_numbers(rows, last)
+    document = {
+        "name": run.name,
+        "id": config.run_id,
+        "seed": config.seed,
+        "rule": config.rule,
+        "status": status.value,
+        "imported": run.name.startswith("imported-"),
+        "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
+        "environment": environment,
+        "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id")},
+        "command": command(config, runs="runs") if config.rule in RULES else "",
+        "last": numbers,
+        "verdict": word,
+        "sentence": sentence,
+        "remarks": told,
+        "reasons": list(audited.verdict.reasons) if audited else [],
+        "findings": [finding.to_json() for finding in audited.verdict.findings] if audited else [],
+        "labels": [finding.to_json() for finding in audited.verdict.labels] if audited else [],
+        "measured_later": sorted(last.keys() - rows[-1].keys()) if rows else [],  # by an audit, on the checkpoint
+    }
+    verdict = audited.verdict if audited else None
+    overview = {"run": str(run.path), "run_id": config.run_id, "status": status.value, **summary(rows)}
+    overview["config"] = document["config"]
+    return Page(run.name, config, verdict, rounded_all(document), columns(shown), numbers, overview)
+
+
+def damaged(run: Run, problem: str) -> Page:
+    """A run that cannot be read."""
+    document = {"name": run.name, "status": DAMAGED, "verdict": DAMAGED, "sentence": problem}
+    return Page(run.name, None, None, document, {}, {}, {})
+
+
+def last_epoch(rows: Sequence[Row]) -> int:
+    return int(rows[-1]["epoch"]) if rows else 0
+
+
+def last_numbers(rows: Sequence[Row], last: Row) -> dict[str, Any]:
+    """The numbers of the tables. A run that has not been tested at its last epoch has no test accuracy there."""
+    found = summary(rows)
+    return {
+        "epoch": found["epochs"],
+        "test_acc": last.get("test_acc"),
+        "acc_eval": last.get("acc_eval"),
+        "loss_eval": last.get("loss_eval"),
+        "growth": growth(last.get("hidden_norms") or []),
+        "hidden_norm": (last.get("hidden_norms") or [None])[-1],
+        "grad_norm": (last.get("grad_norms") or [None])[-1],
+        "gamma": deep_mean(last.get("gamma")),
+        **null_of(last),
+        "seconds": found["seconds"],
+    }
+
+
+def deep_mean(values: Sequence[float | None] | None) -> float | None:
+    """The mean over the deep blocks (l ≥ 1; the only block of a net with one); None if one of them has no value."""
+    deep = list(values or [])[1:] or list(values or [])
+    known = [value for value in deep if value is not None]
+    return fmean(known) if known and len(known) == len(deep) else None
+
+
+def null_of(row: Row) -> dict[str, Any]:
+    """Mean and standard deviation of the deep Γ under fresh feedback; only the mean if the draws were not kept."""
+    draws = row.get("gamma_null_draws")
+    if not draws or not all(draws):
+        none = draws is not None and not any(draws)  # measured, but there is no feedback to draw
+        return {"null_mean": deep_mean(row.get("gamma_null_mean")), "null_std": None, "null_none": none}
+    found = [deep_mean(draw) for draw in zip(*draws, strict=True)]
+    means = [value for value in found if value is not None and math.isfinite(value)]
+    return {
+        "null_mean": fmean(means) if means else None,
+        "null_std": stdev(means) if len(means) > 1 else None,
+        "null_none": False,
+    }
+
+
+def reason_of(verdict: Verdict, name: str) -> str:
+    """The reason of a verdict in one plain sentence."""
+    if verdict.verdict == TRUSTWORTHY:
+        passed = sum(finding.status == PASSED for finding in verdict.findings)
+        others = len(verdict.findings) - passed
+        tail = f"; {others} {'does' if others == 1 else 'do'} not apply" if others else ""
+        return f"{passed} {'check' if passed == 1 else 'checks'} passed{tail}."
+    if verdict.verdict == WALK_BACK:
+        fired = [finding for finding in verdict.findings if finding.status == "fired"]
+        return sentence_of(fired[0], len(fired) - 1, "also fired")
+    found = [finding for finding in verdict.findings if finding.status in OPEN]
+    unmeasured = [finding for finding in found if finding.status == NOT_MEASURED]
+    if len(unmeasured) > 1:
+        names = ", ".join(finding.check for finding in unmeasured)
+        count = f"{len(unmeasured)} of {len(verdict.findings)} checks"
+        return f"{count} were not measured ({names}): run `faudit audit {name}`."
+    return sentence_of(found[0], len(found) - 1, "also open")
+
+
+def sentence_of(finding: Finding, more: int, what: str) -> str:
+    """The reason of a finding as a sentence that names the check."""
+    reason = finding.reason[:1].upper() + finding.reason[1:].rstrip(".")
+    tail = f" ({finding.check}; {more} more {what})" if more else f" ({finding.check})"
+    return f"{reason}{tail}."
+
+
+def number(value: Any) -> float | None:
+    """A number of a document as a float; None if it is missing or not finite."""
+    found = None if value is None else float(value)
+    return found if found is not None and math.isfinite(found) else None

@@ -1,0 +1,194 @@
+"""Bad input of ``faudit.watch``: before the loop an error of one line, inside the loop a warning of one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import faudit
+from tests.support.loops import Stack
+from tests.support.models import WIDTH, batch
+
+
+class Feedback(torch.autograd.Function):
+    """x·Wᵀ whose backward pass sends the error through B."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, feedback: Tensor) -> Tensor:
+        ctx.save_for_backward(x, feedback)
+        return x @ weight.T
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        x, feedback = ctx.saved_tensors
+        return grads[0] @ feedback, grads[0].T @ x, None
+
+
+class FeedbackLinear(nn.Linear):
+    """A linear layer with feedback alignment inside."""
+
+    def __init__(self) -> None:
+        super().__init__(WIDTH, WIDTH, bias=False)
+        self.register_buffer("feedback", torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return Feedback.apply(input, self.weight, self.feedback)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def aligned() -> nn.Module:
+    """A stack whose second layer teaches the first one by feedback alignment."""
+    model = Stack()
+    model.blocks[1][0] = FeedbackLinear()  # type: ignore[operator]  # a stack
+    return model
+
+
+class Writing(Stack):
+    """Adds each block in place."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.embed(x)
+        for block in self.blocks:
+            h += block(h)
+        return self.head(h)  # type: ignore[no-any-return]
+
+
+class Tokens(nn.Module):
+    """Token ids in, an embedding as the first submodule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(4, WIDTH), nn.Linear(WIDTH, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.embed(x).mean(dim=1))  # type: ignore[no-any-return]
+
+
+X, Y = batch()
+REFUSED: list[tuple[Callable[[], Any], dict[str, Any], str]] = [
+    (Stack, {"taps": "block.*"}, r"the taps 'block\.\*' match no submodule"),
+    (Stack, {"taps": []}, "expected at least one name or pattern, got none"),
+    (Stack, {"taps": 3}, "expected names or patterns of submodules, got 3"),
+    (lambda: 3, {}, "the model: expected a torch.nn.Module, got int"),
+    (lambda: Stack().half(), {}, r"expected float32 or float64, got float16 \[8, 8\]\. Keep the weights in float32"),
+    (lambda: Stack().bfloat16(), {}, "expected float32 or float64, got bfloat16"),
+    (lambda: Stack().to("meta"), {}, "has no values yet"),
+    (Stack, {"eval_batch": (X.to("meta"), Y)}, "expected on the device of the model, cpu, got meta"),
+    (Stack, {"eval_batch": X}, "the eval batch: expected a pair"),
+    (Stack, {"eval_batch": (X, Y[:3])}, "the eval batch: expected a pair"),
+    (Stack, {"eval_batch": (X, Y + 5)}, "the labels: expected classes 0 to 4"),
+    (Stack, {"loss": F.cross_entropy}, r"the loss: expected one number for each of 24 samples, got float32 \[\]"),
+    (Stack, {"fresh": lambda generator: None}, "fresh: expected together with a credit"),
+    (Stack, {"credit": lambda taps, logits, y: taps[1:]}, "expected a list of 2 tensors, one for each tap"),
+    (Stack, {"name": "My DFA"}, "name: expected a name of small letters, digits and"),
+    (Stack, {"data": "my:data"}, "data: expected text on one line without a colon, got 'my:data'"),
+    (Stack, {"probe_epochs": [-1]}, "probe_epochs: expected a list of epochs"),
+    (Writing, {}, r"the input of blocks\.0 is written to in place after the block has read it.*h = h \+ f"),
+    (Tokens, {"taps": "embed", "eval_batch": (Y[:, None] % 4, Y)}, "takes no floating-point tensor"),
+    (aligned, {}, "backward pass is not the derivative of its forward pass.*Give plain="),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "options", "says"), REFUSED)
+def test_before_the_loop_bad_input_is_an_error_of_one_line(
+    make: Callable[[], Any], options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(faudit.FauditError, match=says) as caught:
+        faudit.watch(make(), **{"eval_batch": (X, Y), "taps": "blocks.*", "runs": tmp_path, **options})
+    assert all("\n" not in line for line in str(caught.value).splitlines()) and "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir()), "no run began"
+
+
+def test_a_plain_twin_gives_the_true_gradient_of_a_model_with_feedback_inside(tmp_path: Path) -> None:
+    model, plain = aligned(), Stack()
+    plain.blocks[1][0] = nn.Linear(WIDTH, WIDTH, bias=False)  # type: ignore[operator]
+    with faudit.watch(model, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path, plain=plain) as w:
+        model.eval()
+        F.cross_entropy(model(X), Y).backward()
+        found = w.compare(X, Y)
+    assert found is not None and found.parts["readout"].cosine == pytest.approx(1.0, abs=1e-5)
+    assert found.parts["embed"].cosine is not None and found.parts["embed"].cosine < 0.99
+    with faudit.watch(model, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path / "meant", plain=model) as w:
+        model.zero_grad()
+        F.cross_entropy(model(X), Y).backward()
+        found = w.compare(X, Y)
+    assert found is not None and found.overall.cosine == pytest.approx(1.0, abs=1e-5), "its own backward is meant"
+
+
+def grown(model: Stack) -> None:
+    model.head = nn.Linear(WIDTH, 9)
+
+
+def shrunk(model: Stack) -> None:
+    del model.blocks[0][0]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("change", "name"), [(grown, "head.weight"), (shrunk, "blocks.0.0.weight")])
+def test_a_model_that_changes_in_size_is_told_once_and_the_loop_goes_on(
+    change: Callable[[Stack], None], name: str, tmp_path: Path
+) -> None:
+    model = Stack()
+    with faudit.watch(model, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path) as w:
+        w.log(1)
+        change(model)
+        with pytest.warns(UserWarning, match=f"the model has changed since it is watched: expected '{name}'") as told:
+            row = w.log(2, lr=0.5)
+            assert w.log(3) is not None
+            assert w.compare(X, Y, updates={}) is None
+        assert len(told) == 1
+    assert row is not None and row["hidden_norms"] == [None] * 3 and row["own.lr"] == 0.5
+    assert [one["epoch"] for one in w.run.rows()] == [0, 1, 2, 3] and w.run.status == "done"
+    assert w.verdict().verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("epochs", "says"),
+    [
+        ((0, 0), "epoch 0: expected a later one than 0, which was logged"),
+        ((3, 3), "epoch 3: expected a later one than 3"),
+        ((3, 2), "epoch 2: expected a later one than 3"),
+        ((1, 1.5), "expected a whole number from 0 on, got 1.5"),
+        ((1, -1), "expected a whole number from 0 on, got -1"),
+    ],
+)
+def test_an_epoch_that_was_logged_or_is_none_is_left_out(epochs: tuple[Any, Any], says: str, tmp_path: Path) -> None:
+    with faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path) as w:
+        assert w.log(epochs[0]) is not None
+        with pytest.warns(UserWarning, match=says):
+            assert w.log(epochs[1]) is None
+    assert len(w.run.rows()) == 2
+    with (
+        pytest.raises(faudit.FauditError, match=says),
+        faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path / "strict", strict=True) as w,
+    ):
+        w.log(epochs[0])
+        w.log(epochs[1])
+    assert w.run.status == "failed" and len(w.run.rows()) == 2
+
+
+def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    with faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path) as w:
+        with pytest.warns(UserWarning, match="note: expected a number, got str"):
+            assert w.log(1, note="hello") is None
+        row = w.log(1, lr=torch.tensor(0.5), lost=float("nan"))
+    assert row is not None and row["own.lr"] == 0.5 and w.run.rows()[1]["own.lost"] != w.run.rows()[1]["own.lost"]
+
+
+def test_a_credit_that_fails_later_costs_its_own_numbers_only(tmp_path: Path) -> None:
+    wrong = False
+
+    def credit(taps: list[Tensor], logits: Tensor, y: Tensor) -> list[Tensor]:
+        if wrong:
+            raise ValueError("no feedback left")
+        return [torch.ones_like(h) for h in taps]
+
+    with faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path, credit=credit) as w:
+        wrong = True
+        with pytest.warns(UserWarning, match="the credit callable failed: ValueError: no feedback left"):
+            row = w.log(1)
+    assert row is not None and row["gamma"] == [None, None] and None not in row["hidden_norms"]
