@@ -1,10 +1,12 @@
-"""Numbers as text: this module alone decides how many digits are shown.
+"""Numbers and tables as text: this module alone decides how many digits are shown.
 
-A dash stands for a number that was not measured or is undefined.
+A dash stands for a number that was not measured or is undefined. A table is a list of lines of cells, the head first.
 """
 
 from __future__ import annotations
 
+import html
+import re
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -84,3 +86,57 @@ def least_and_most(values: Sequence[float], unit: str = "") -> str:
     """A single value, or the smallest and the largest: values over many decades have no useful mean."""
     low, high = f"{short(min(values))}{unit}", f"{short(max(values))}{unit}"
     return low if low == high else f"{low} … {high}"
+
+
+def probability(value: float | None) -> str:
+    """A p-value with two significant digits: 0.25, 0.031, < 0.0001."""
+    if value is None:
+        return "–"
+    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
+
+
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\textdollar{}", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
+    "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--", "…": r"\ldots{}", "≤": r"$\leq$", "≥": r"$\geq$",
+    "°": r"$^\circ$", "‖": r"$\|$", "Γ": r"$\Gamma$", "λ": r"$\lambda$", "ρ": r"$\rho$", "Δ": r"$\Delta$",
+    "→": r"$\to$", "✓": "yes", "✗": "no", "∂": r"$\partial$", "ℓ": r"$\ell$", "√": r"$\surd$", "Σ": r"$\Sigma$",
+    "‘": "`", "’": "'", "“": "``", "”": "''", "²": r"$^2$", "⁻": r"$^-$", "·": r"$\cdot$", "≈": r"$\approx$",
+    "≠": r"$\neq$", "\n": " ",
+}  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    """Text with the characters that LaTeX reads as commands, or does not have, written out."""
+    norms = re.split(r"‖([\w{}+-]+)‖", text)  # at odd places: what is between the bars, which is a formula
+    parts = [
+        rf"$\|{part}\|$" if place % 2 else "".join(LATEX.get(letter, letter) for letter in part)
+        for place, part in enumerate(norms)
+    ]
+    return "".join(parts).replace("$$", "")  # two formulas in a row: one formula
+
+
+def latex(table: Sequence[Sequence[str]], *, columns: str = "", caption: str = "") -> str:
+    """A table in LaTeX with the rules of booktabs; by default the first column is aligned left, the others right."""
+    head, *lines = [" & ".join(map(latex_text, line)) + r" \\" for line in table]
+    columns = columns or "l" + "r" * (len(table[0]) - 1)
+    body = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    notes = [f"% {line}" for line in ["needs \\usepackage{booktabs}", *caption.splitlines()]]
+    return "\n".join([*notes, *body])
+
+
+def html_table(table: Sequence[Sequence[str]]) -> str:
+    """A table in HTML; every cell is shown as text."""
+    cells = [[html.escape(cell) for cell in line] for line in table]
+    head, *lines = ("".join(f"<{tag}>{cell}</{tag}>" for cell in line)
+                    for tag, line in zip(["th", *["td"] * len(cells)], cells, strict=False))  # fmt: skip
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -10,7 +10,7 @@ from faudit.audit.checks.check import Finding
 from faudit.audit.method import Method, methods
 from faudit.audit.protocol import Protocol
 from faudit.audit.utility import markdown, sensitivity_table, utility_table
-from faudit.formats import signed, size
+from faudit.formats import latex, signed, size
 from faudit.store.rows import Row
 
 
@@ -93,6 +93,12 @@ def method_table(method: Method) -> list[list[str]]:
         for check in method.checks
     ]
     return [["check", "fired", "mean", "95 % interval over seeds", "threshold"], *lines]
+
+
+def method_latex(method: Method) -> str:
+    """The table of a method in LaTeX."""
+    seeds = ", ".join(map(str, method.seeds))
+    return latex(method_table(method), caption=f"{method.name}: {method.verdict} over seeds {seeds}")
 
 
 def line(finding: Finding, *, label: bool = False) -> str:

@@ -19,7 +19,7 @@ from faudit.errors import ConfigError, FauditError, error_text
 from faudit.registry import here, nearest, unknown
 from faudit.rules import RULES
 from faudit.store.files import STDOUT, must_be_file
-from faudit.store.run import run_named
+from faudit.store.run import PATTERN, run_named, runs_named
 from faudit.store.watched import WatchedConfig
 
 if TYPE_CHECKING:
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 Table = dict[str, Any]
 SAMPLES = 256
 OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that apply only to a model
-OF_RUNS = ("with_controls", "utility", "sensitivity")  # flags that apply only to runs
+OF_RUNS = ("with_controls", "utility", "sensitivity", "latex")  # flags that apply only to runs
 
 
 HELP = "audit runs or your own model; exit code 0 trustworthy, 1 needs walk-back, 3 inconclusive"
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
+    own.add_argument(
+        "names", nargs="*", metavar="RUN", help="a run's directory, or its name, prefix or pattern in the store"
+    )
     add_runs(own)
     add_json(own)
     own.add_argument(
@@ -54,6 +56,7 @@ def add_flags(own: Parser) -> None:
         "--sensitivity", action="store_true", help="also show which verdicts would change with other thresholds"
     )
     own.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a Markdown page; - is stdout")
+    own.add_argument("--latex", type=Path, metavar="FILE", help="write the table of each method in LaTeX; - is stdout")
     model = own.add_argument_group("your own model, instead of runs")
     model.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that returns an nn.Module")
     model.add_argument(
@@ -77,7 +80,7 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_markdown(args)
+    refuse_pages(args)
     if args.model is None:
         of_model = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
         if of_model:
@@ -98,12 +101,16 @@ def run(args: argparse.Namespace) -> int:
     return audit_factory(args)
 
 
-def refuse_markdown(args: argparse.Namespace) -> None:
-    """Raise before anything is measured if the Markdown page cannot be written."""
-    if args.markdown == STDOUT and args.json:
-        raise ConfigError("--markdown - and --json: expected one of them on standard output, got both. Name a file.")
-    if args.markdown and args.markdown != STDOUT:
-        must_be_file(args.markdown)
+def refuse_pages(args: argparse.Namespace) -> None:
+    """Raise before anything is measured if a page cannot be written."""
+    printed = [told for told, path in (("--markdown -", args.markdown), ("--latex -", args.latex)) if path == STDOUT]
+    printed += ["--json"] if args.json else []
+    if len(printed) > 1:
+        both = " and ".join(printed[:2])
+        raise ConfigError(f"{both}: expected one of them on standard output, got both. Name a file.")
+    for path in (args.markdown, args.latex):
+        if path and path != STDOUT:
+            must_be_file(path)
 
 
 def flag(name: str) -> str:
@@ -113,12 +120,13 @@ def flag(name: str) -> str:
 def audit_runs(args: argparse.Namespace) -> int:
     from faudit.audit.audit import ControlIndex, audit
     from faudit.audit.method import methods, worst
-    from faudit.audit.page import page
+    from faudit.audit.page import method_latex, page
     from faudit.audit.protocol import protocol
     from faudit.audit.utility import sensitivity, utility
 
     asked = protocol(args.protocol)
-    runs = each_once([run_named(name, args.runs) for name in args.names] or finished(args.runs))
+    found = [run for name in args.names for run in audited_as(name, args.runs)]
+    runs = each_once(found or finished(args.runs))
     if args.with_controls:
         make_controls(runs, data_dir=args.data_dir)
     beside = {store: ControlIndex(store) for store in {run.path.parent for run in runs}}
@@ -142,6 +150,8 @@ def audit_runs(args: argparse.Namespace) -> int:
     if args.markdown:
         text = page(audited, asked, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
         write_page(args.markdown, text)
+    if args.latex:
+        write_page(args.latex, "\n\n".join(map(method_latex, by_method)))
     if args.json:
         print_json(
             {
@@ -152,9 +162,14 @@ def audit_runs(args: argparse.Namespace) -> int:
                 **{name: table for name, table in extra.items() if table is not None},
             }
         )
-    elif args.markdown != STDOUT:
+    elif STDOUT not in (args.markdown, args.latex):
         tell(audited, by_method, **extra)
     return VERDICTS[together]
+
+
+def audited_as(name: str, store: Path) -> list[Run]:
+    """The run of a name or prefix, or every run that fits a pattern."""
+    return runs_named(name, store) if any(letter in name for letter in PATTERN) else [run_named(name, store)]
 
 
 def finished(store: Path) -> list[Run]:

@@ -12,7 +12,23 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from faudit import __version__
-from faudit.cli import audit, bench, data, demo, export, figure, import_, report, reproduce, serve, show, sweep, train
+from faudit.cli import (
+    audit,
+    bench,
+    compare,
+    data,
+    demo,
+    export,
+    figure,
+    import_,
+    plot,
+    report,
+    reproduce,
+    serve,
+    show,
+    sweep,
+    train,
+)  # fmt: skip
 from faudit.cli import list as list_
 from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
 from faudit.cli.flags import Parser
@@ -29,6 +45,8 @@ COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
     "audit": audit,
     "figure": figure,
+    "plot": plot,
+    "compare": compare,
     "reproduce": reproduce,
     "export": export,
     "import": import_,

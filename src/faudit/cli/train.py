@@ -137,7 +137,7 @@ def finish(config: RunConfig, run: Run, *, data_dir: Path | None) -> None:
         run.must_hold(config)
         run.must_be_whole()
         return
-    from faudit.cli.progress import shown
+    from faudit.store.progress import shown
     from faudit.train import stream
 
     shown(stream(config, run, data_dir=data_dir), total=config.epochs, title=config.rule)
