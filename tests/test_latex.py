@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faudit.latex import cell, escaped, table
+from faudit.latex import cell, escaped, table, tabular
 from tests.support.latex import check, compiled, printed
 
 TEXTS = st.text(alphabet="ab-_ %&#$^~\\{}[]*<>|Γρλ×±≥≤∠‖hL0.9–…\u00a0é", max_size=30)
@@ -45,7 +45,9 @@ def test_by_hand(text: str, latex: str) -> None:
         ("1.23e+04", r"$1.23 \times 10^{4}$"),
         ("4.8e-8", r"$4.8 \times 10^{-8}$"),
         ("50.1×", r"$50.1\times$"),
-        ("10,000", "$10{,}000$"),
+        ("10,000", "10,000"),
+        ("0.25", "0.25"),
+        ("-10,000", "$-10{,}000$"),
         ("97%", r"$97\%$"),
         ("–", "--"),
         ("1 of 3", "1 of 3"),
@@ -74,6 +76,21 @@ def test_a_table_by_hand() -> None:
         r"\end{table}",
     ]
     check(text)
+
+
+def test_a_table_to_print_by_hand() -> None:
+    text = tabular([["rule", "‖h_L‖", "a & b"], ["dfa_x", "2.1e4 … 2.4e4", "−5 % ± 1 $"]], caption="n = 3")
+    assert text.splitlines() == [
+        r"% needs \usepackage{booktabs}",
+        "% n = 3",
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"rule & $\|h_L\|$ & a \& b \\",
+        r"\midrule",
+        r"dfa\_x & 2.1e4 \ldots{} 2.4e4 & $-$5 \% $\pm$ 1 \$ \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
 
 
 @given(st.lists(st.lists(TEXTS, min_size=2, max_size=2), max_size=4))

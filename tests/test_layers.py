@@ -34,6 +34,7 @@ LAYERS: list[list[str]] = [
     ["audit/"],
     ["watch/", "train"],
     ["sweep/", "figures/"],
+    ["analysis/"],
     ["papers/"],
     ["bench/", "report/"],
     ["cli/"],
@@ -48,7 +49,8 @@ NO_TORCH = [
     "sweep/run_update",
     "bench/protocol/cases", "bench/protocol/confusion", "papers/paper", "papers/claim", "papers/document",
     "papers/page", "papers/reproduce", "papers/figure", "papers/faeval/__init__", "sweep/names", "figures/plan",
-    "figures/style", "figures/crossarch", "figures/penalty_rescue", "figures/atlas", "report/page", "report/server",
+    "figures/style", "figures/plot", "store/where", "store/quantity", "store/progress", "analysis/runs",
+    "analysis/compare", "figures/crossarch", "figures/penalty_rescue", "figures/atlas", "report/page", "report/server",
     "cli/main",
 ]  # fmt: skip
 

@@ -69,6 +69,8 @@ def cell(text: str) -> str:
     if not found:
         return escaped(text)
     sign, digits, minus, exponent, unit = found.groups(default="")
+    if not (sign or exponent or unit):
+        return text
     power = rf" \times 10^{{{'' if minus in ('', '+') else '-'}{exponent}}}" if exponent else ""
     end = {"×": r"\times", "%": r"\%", "": ""}[unit]
     return f"${sign.replace('−', '-')}{digits.replace(',', '{,}')}{power}{end}$"
@@ -110,6 +112,18 @@ def table(
             r"\end{table}",
         ]
     )
+
+
+def tabular(table: Sequence[Sequence[str]], *, columns: str = "", caption: str = "") -> str:
+    """A bare ``tabular`` to print, whose first line is the header; the caption goes into comments before it.
+
+    By default the first column is aligned left and the others right.
+    """
+    head, *lines = map(line_of, table)
+    spec = columns or "l" + "r" * (len(table[0]) - 1)
+    notes = [f"% {line}" for line in ["needs \\usepackage{booktabs}", *caption.splitlines()]]
+    rules = [r"\toprule", head, r"\midrule", *lines, r"\bottomrule"]
+    return "\n".join([*notes, rf"\begin{{tabular}}{{{spec}}}", *rules, r"\end{tabular}"])
 
 
 def aligned(cells: Sequence[str]) -> str:

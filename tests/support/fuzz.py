@@ -258,6 +258,8 @@ FLAGGED: dict[str, Flagged] = {
     "export": Flagged(),
     "import": Flagged(("paper.json", "config.toml", "data", "nothing")),
     "completion": Flagged(("bash", "zsh", "fish", "x")),
+    "compare": Flagged(("rule=dfa", "rule=bp,seed=42", "AUDITED", "x", "")),
+    "plot": Flagged(("gamma", "growth", "x", "")),
     "report": Flagged(without=("--audit",)),
     "serve": Flagged(bounds=("--port", "70000"), codes=(2,)),  # there is no such port
     "bench": Flagged(("train", "audit", "sweep", "protocol", "x"), ("--repeats", "0"), codes=(2,)),

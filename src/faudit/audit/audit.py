@@ -5,6 +5,7 @@ The control of a run is the same run with blocks frozen at their initial weights
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,16 @@ class Audited:
     case: Case
     verdict: Verdict
     remarks: tuple[str, ...] = ()  # notes on how the run was measured
+
+    def __repr__(self) -> str:
+        return f"Audited({self.run.name!r}: {self.verdict.verdict})"
+
+    def __str__(self) -> str:
+        return f"{self.run.name}: {self.verdict}"
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<br>{html.escape(remark)}" for remark in self.remarks)
+        return f"<p>{html.escape(self.run.name)}{notes}</p>{self.verdict._repr_html_()}"
 
     def to_json(self) -> dict[str, Any]:
         return {"run": str(self.run.path), "rule": self.config.rule, "seed": self.config.seed, **self.verdict.to_json()}

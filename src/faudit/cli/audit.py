@@ -21,7 +21,7 @@ from faudit.errors import ConfigError, FauditError, error_text
 from faudit.registry import here, nearest, unknown
 from faudit.rules import RULES
 from faudit.store.files import STDOUT, contents, must_be_file, refusals
-from faudit.store.run import run_named
+from faudit.store.run import PATTERN, run_named, runs_named
 from faudit.store.watched import WatchedConfig
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ EXAMPLES = (
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
+    own.add_argument(
+        "names", nargs="*", metavar="RUN", help="a run's directory, or its name, prefix or pattern in the store"
+    )
     own.add_argument("--all", action="store_true", help="audit every finished run of the store")
     add_where(own)
     add_runs(own)
@@ -184,7 +186,8 @@ def audit_runs(args: argparse.Namespace) -> int:
     from faudit.audit.utility import sensitivity, utility
 
     asked = protocol(args.protocol)
-    runs = each_once([run_named(name, args.runs) for name in args.names] or finished(args.runs, args.where))
+    found = [run for name in args.names for run in audited_as(name, args.runs)]
+    runs = each_once(found or finished(args.runs, args.where))
     for run in runs:
         must_have_ended(run)  # before a control is trained for it
     if args.with_controls:
@@ -228,15 +231,20 @@ def audit_runs(args: argparse.Namespace) -> int:
     return VERDICTS[together]
 
 
+def audited_as(name: str, store: Path) -> list[Run]:
+    """The run of a name or prefix, or every run that fits a pattern."""
+    return runs_named(name, store) if any(letter in name for letter in PATTERN) else [run_named(name, store)]
+
+
 def finished(store: Path, where: list[str]) -> list[Run]:
     """The finished runs of a store that match the conditions. Damaged runs and copies are reported and left out."""
-    from faudit.store.index import conditions, entries, matches
+    from faudit.store.index import entries
     from faudit.store.run import ENDED, Run
+    from faudit.store.where import chosen
 
     found, damaged = entries(store)
-    wanted = conditions(where, found)
     remark(damaged)
-    matching = [entry for entry in found if matches(entry, wanted)]
+    matching = chosen(found, where, store=str(store))
     runs = [Run(Path(entry["run"])) for entry in matching if entry["status"] in ENDED]
     if len(runs) < len(matching):
         remark([f"left out: {len(matching) - len(runs)} of {len(matching)} runs, which are not finished"])

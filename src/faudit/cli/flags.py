@@ -79,8 +79,9 @@ def add_data_dir(own: Parser) -> None:
 def add_where(own: Parser) -> None:
     """``--where``: select runs of a store."""
     own.add_argument(
-        "--where", action="append", default=[], metavar="KEY=VALUE",
-        help="only runs with this setting or status; with several, all keys must match, each with one of its values",
+        "--where", action="append", default=[], metavar="CONDITION",
+        help="only runs with this setting, status or result (rule=dfa, epochs>=30, test_acc>0.9), or of this name; "
+        "with several, all keys must match, each with one of its values",
     )  # fmt: skip
 
 

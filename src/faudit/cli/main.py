@@ -15,19 +15,21 @@ from faudit import __version__
 from faudit.cli import (
     audit,
     bench,
+    compare,
     completion,
     data,
     demo,
     export,
     figure,
     import_,
+    plot,
     report,
     reproduce,
     serve,
     show,
     sweep,
     train,
-)
+)  # fmt: skip
 from faudit.cli import list as list_
 from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
 from faudit.cli.flags import Parser, examples
@@ -44,6 +46,8 @@ COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
     "audit": audit,
     "figure": figure,
+    "plot": plot,
+    "compare": compare,
     "reproduce": reproduce,
     "export": export,
     "import": import_,

@@ -165,7 +165,7 @@ def finish(config: RunConfig, run: Run, *, data_dir: Path | None, trackers: Mapp
         from faudit.train import stream
 
         rows = stream(config, run, data_dir=data_dir)
-    from faudit.cli.progress import shown
+    from faudit.store.progress import shown
     from faudit.sweep.trackers.tracker import followed
 
     shown(followed(rows, config, run, trackers), total=config.epochs, title=config.rule)

@@ -23,7 +23,7 @@ from faudit.figures.table import Table
 from faudit.papers import PAPERS
 from faudit.papers.claim import judged
 from faudit.papers.figure import Trajectories
-from faudit.papers.page import page
+from faudit.papers.page import page, tex
 from faudit.papers.paper import Paper, paper_with
 from faudit.registry import unknown
 from faudit.store.files import contents, refusals, write_json, write_text
@@ -163,7 +163,7 @@ def draw(
         result.files += files
     if claims:
         progress(total - 1, total, "claims")
-        files = [out / "claims.md", out / "claims.json"]
+        files = [out / "claims.md", out / "claims.json", out / "claims.tex"]
         found = table.again(partial=False)
         state = drawn_from(found, experiments_of("claims", paper), style.venue)
         if marks.get("claims") != state or not all(path.exists() for path in files):
@@ -191,6 +191,7 @@ def write_claims(paper: Paper, table: Table, *, out: Path, result: Result) -> No
     head = {"plan": table.plan.to_json(), "rehearsal": not table.plan.is_full}
     write_json(out / "claims.json", {**head, "claims": entries})
     write_text(out / "claims.md", page(paper, entries, plan=table.plan, remarks=table.remarks))
+    write_text(out / "claims.tex", tex(paper, entries, plan=table.plan) + "\n")
     result.drawn.append("claims")
     result.remarks += [f"claims: {remark}" for remark in table.remarks]
     for entry in entries:

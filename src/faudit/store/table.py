@@ -20,9 +20,10 @@ from faudit.config import attribute, known
 from faudit.errors import ConfigError, StoreError
 from faudit.probes import NESTED
 from faudit.store.files import replacing
-from faudit.store.index import Overview, conditions, entries, matches
+from faudit.store.index import Overview, entries
 from faudit.store.rows import ENTRIES, Row
 from faudit.store.run import Run
+from faudit.store.where import chosen
 
 Progress = Callable[[int, int, str], None]  # (done, total, run)
 TOGETHER = 256  # runs per write to a Parquet file
@@ -46,6 +47,12 @@ class Column:
         if isinstance(default, tuple | list):
             return cls(type(default[0]) if default and not setting else int, [0])
         return cls(type(default))
+
+    def heads(self, name: str) -> list[str]:
+        """The names of its columns if each element of a list has a column of its own."""
+        return [
+            name + "".join(f"[{place}]" for place in places) for places in itertools.product(*map(range, self.places))
+        ]
 
     def widen(self, value: Any, level: int = 0) -> None:
         """Extend the lengths to fit one more value."""
@@ -103,16 +110,15 @@ def cells(run: Overview, row: Row) -> dict[str, Any]:
 
 
 def export(
-    runs: Path, out: Path, *, form: str, where: Sequence[str], progress: Progress = lambda *_: None
+    runs: Path, out: Path, *, form: str, where: Sequence[str] = (), progress: Progress = lambda *_: None
 ) -> tuple[int, list[str]]:
-    """Write the rows of matching runs; returns the number of rows, and a message for each run left out.
+    """Write the rows of the chosen runs; returns the number of rows, and a message for each run left out.
 
     Each run is read twice: to find the columns, and to write its rows. ``progress`` gets (done, total, run).
     """
     write = WRITERS[form]()
     found, damaged = entries(runs)
-    wanted = conditions(where, found)
-    table = Table([run for run in found if matches(run, wanted)], progress=progress)
+    table = Table(chosen(found, where, store=str(runs)), progress=progress)
     table.survey()
     if not table.columns:
         problem = f"{runs} holds no row of a selected run: nothing was exported"
@@ -127,11 +133,7 @@ def csv_writer() -> Callable[[Table, Path], None]:
 
 
 def write_csv(table: Table, path: Path) -> None:
-    heads = [
-        name + "".join(f"[{place}]" for place in places)
-        for name, column in table.columns.items()
-        for places in itertools.product(*map(range, column.places))
-    ]
+    heads = [head for name, column in table.columns.items() for head in column.heads(name)]
     with open(path, "w", newline="", encoding="utf-8") as file:
         lines = csv.DictWriter(file, heads, restval="")
         lines.writeheader()
