@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
-from math import atan, cos, exp, fsum, lgamma, log, log1p, pi, sin, sqrt
+from math import atan, cos, exp, fsum, inf, lgamma, log, log1p, pi, sin, sqrt
 from statistics import NormalDist, fmean, stdev
 
 LEVEL = 0.95
@@ -22,12 +22,19 @@ MOST_FLIPPED = 16  # values whose signs are flipped in all ways: 2^16 sums
 NORMAL = 1.96  # used by Wilson's interval; two decimals, as in the committed tables
 
 
-def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Student's interval of the mean; None for fewer than two values."""
+def student_interval(values: Sequence[float], within: tuple[float, float] = (-inf, inf)) -> tuple[float, float] | None:
+    """Student's interval of the mean, cut to the values that are possible; None for fewer than two values.
+
+    The interval of two or three seeds is wide. It is None too if it covers every possible value: it then says nothing.
+    """
     if len(values) < 2:
         return None
     half = student_quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
-    return fmean(values) - half, fmean(values) + half
+    low, high = fmean(values) - half, fmean(values) + half
+    least, most = within
+    if low <= least and high >= most:
+        return None
+    return max(low, least), min(high, most)
 
 
 def wilson_interval(share: float, n: int) -> tuple[float, float]:

@@ -145,10 +145,7 @@ def audited_loop(run: Run, config: WatchedConfig, rows: Sequence[Row], *, protoc
 def ended(run: Run) -> tuple[RunConfig, list[Row]]:
     """The configuration and the rows of a run that can be judged; raises if it has not ended or has no rows."""
     config = run.config()
-    if run.status not in ENDED:
-        raise StoreError(
-            f"{run.path} is {run.status}: a verdict needs a finished run. Run its `faudit train` command again."
-        )
+    must_have_ended(run)
     rows = run.rows()
     if not rows:
         raise StoreError(f"{run.path} has no rows to judge. Delete it and train it again.")
@@ -178,6 +175,14 @@ def judged(
         no_credit=facts.no_credit,
     )
     return Audited(run, config, case, judge(case, protocol), tuple(remarks))
+
+
+def must_have_ended(run: Run) -> None:
+    """Refuse a run that is still training or was stopped."""
+    if run.status not in ENDED:
+        raise StoreError(
+            f"{run.path} is {run.status}: a verdict needs a finished run. Run its `faudit train` command again."
+        )
 
 
 def declared_facts(config: RunConfig, row: Row) -> Facts:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from faudit.figures.plan import Plan
 
 HELP = "train BP, FA, DFA and baselines on the shipped digits, audit them, draw figures and write a report"
+EXAMPLES = ("faudit demo --out demo",)
 DRAWN = ("snapshot-resmlp", "penalty-sweep")
 EPOCHS = 30
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from faudit.report.collection import Collection
 
 HELP = "write the runs of a store as one page: verdicts, tables, plots and claims"
+EXAMPLES = (
+    "faudit report --out report.html",
+    "faudit report --where rule=dfa --out dfa.html",
+)
 
 
 def add_flags(own: Parser) -> None:

@@ -11,6 +11,11 @@ from faudit.cli.output import complain, print_json, say, width
 from faudit.errors import ConfigError
 
 HELP = "show all runs as a table, one run with all its rows, or the method card of a rule (`show rule NAME`)"
+EXAMPLES = (
+    "faudit show --where rule=dfa",
+    "faudit show resmlp-dfa-digits-s42-4b3b10dc95",
+    "faudit show rule dfa",
+)
 
 
 def add_flags(own: Parser) -> None:
