@@ -35,23 +35,6 @@ def test_the_deviation_has_no_sign_and_one_value_has_no_deviation() -> None:
     assert formats.least_and_most([100.0, 120.0], "×") == "100× … 120×"
 
 
-def test_a_table_in_latex_has_no_letter_that_latex_reads_as_a_command() -> None:
-    text = formats.latex([["rule", "‖h_L‖", "a & b"], ["dfa_x", "2.1e4 … 2.4e4", "−5 % ± 1 $"]], caption="n = 3")
-    assert text.splitlines() == [
-        r"% needs \usepackage{booktabs}",
-        "% n = 3",
-        r"\begin{tabular}{lrr}",
-        r"\toprule",
-        r"rule & $\|h_L\|$ & a \& b \\",
-        r"\midrule",
-        r"dfa\_x & 2.1e4 \ldots{} 2.4e4 & $-$5 \% $\pm$ 1 \textdollar{} \\",
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    assert formats.latex_text("a\\b~^{}") == r"a\textbackslash{}b\textasciitilde{}\textasciicircum{}\{\}"
-    assert formats.latex_text("Γ×‖h_l‖") == r"$\Gamma\times\|h_l\|$", "formulas in a row are one formula"
-
-
 def test_a_table_in_html_shows_every_cell_as_text() -> None:
     text = formats.html_table([["<b>", "x"], ["</td><script>", '"&"']])
     assert text.count("<tr>") == 2 and "<script>" not in text and "&lt;b&gt;" in text and "&quot;&amp;&quot;" in text

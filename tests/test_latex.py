@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faudit.latex import cell, escaped, table
+from faudit.latex import cell, escaped, table, tabular
 from tests.support.latex import check, compiled, printed
 
 TEXTS = st.text(alphabet="ab-_ %&#$^~\\{}[]*<>|Γρλ×±≥≤∠‖hL0.9–…\u00a0é", max_size=30)
@@ -101,3 +101,18 @@ def test_a_table_compiles(tmp_path: Path) -> None:
     if log is None:
         pytest.skip("neither pdflatex nor tectonic is installed")
     assert log == ""
+
+
+def test_a_bare_table_has_its_caption_as_a_comment() -> None:
+    text = tabular([["rule", "‖h_L‖", "a & b"], ["dfa_x", "2.1e4", "−5 % ± 1 $"]], caption="n = 3")
+    assert text.splitlines() == [
+        r"% needs \usepackage{booktabs,amsmath}",
+        "% n = 3",
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"rule & $\|h_L\|$ & a \& b \\",
+        r"\midrule",
+        r"dfa\_x & $2.1 \times 10^{4}$ & $-$5 \% $\pm$ 1 \$ \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]

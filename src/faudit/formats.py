@@ -6,7 +6,6 @@ A dash stands for a number that was not measured or is undefined. A table is a l
 from __future__ import annotations
 
 import html
-import re
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -93,44 +92,6 @@ def probability(value: float | None) -> str:
     if value is None:
         return "–"
     return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
-
-
-LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\textdollar{}", "#": r"\#", "_": r"\_", "{": r"\{",
-    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
-    "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--", "…": r"\ldots{}", "≤": r"$\leq$", "≥": r"$\geq$",
-    "°": r"$^\circ$", "‖": r"$\|$", "Γ": r"$\Gamma$", "λ": r"$\lambda$", "ρ": r"$\rho$", "Δ": r"$\Delta$",
-    "→": r"$\to$", "✓": "yes", "✗": "no", "∂": r"$\partial$", "ℓ": r"$\ell$", "√": r"$\surd$", "Σ": r"$\Sigma$",
-    "‘": "`", "’": "'", "“": "``", "”": "''", "²": r"$^2$", "⁻": r"$^-$", "·": r"$\cdot$", "≈": r"$\approx$",
-    "≠": r"$\neq$", "\n": " ",
-}  # fmt: skip
-
-
-def latex_text(text: str) -> str:
-    """Text with the characters that LaTeX reads as commands, or does not have, written out."""
-    norms = re.split(r"‖([\w{}+-]+)‖", text)  # at odd places: what is between the bars, which is a formula
-    parts = [
-        rf"$\|{part}\|$" if place % 2 else "".join(LATEX.get(letter, letter) for letter in part)
-        for place, part in enumerate(norms)
-    ]
-    return "".join(parts).replace("$$", "")  # two formulas in a row: one formula
-
-
-def latex(table: Sequence[Sequence[str]], *, columns: str = "", caption: str = "") -> str:
-    """A table in LaTeX with the rules of booktabs; by default the first column is aligned left, the others right."""
-    head, *lines = [" & ".join(map(latex_text, line)) + r" \\" for line in table]
-    columns = columns or "l" + "r" * (len(table[0]) - 1)
-    body = [
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        head,
-        r"\midrule",
-        *lines,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    notes = [f"% {line}" for line in ["needs \\usepackage{booktabs}", *caption.splitlines()]]
-    return "\n".join([*notes, *body])
 
 
 def html_table(table: Sequence[Sequence[str]]) -> str:

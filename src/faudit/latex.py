@@ -74,6 +74,17 @@ def cell(text: str) -> str:
     return f"${sign.replace('−', '-')}{digits.replace(',', '{,}')}{power}{end}$"
 
 
+def tabular(lines: Sequence[Sequence[str]], *, columns: str = "", caption: str = "") -> str:
+    """A bare ``tabular``, the first line its header; by default the first column is aligned left, the others right.
+
+    The caption is a comment, so that the table fits into any float of the caller's.
+    """
+    head, *rest = map(line_of, lines)
+    notes = [f"% {line}" for line in ["needs \\usepackage{booktabs,amsmath}", *caption.splitlines()]]
+    opened = rf"\begin{{tabular}}{{{columns or 'l' + 'r' * (len(lines[0]) - 1)}}}"
+    return "\n".join([*notes, opened, r"\toprule", head, r"\midrule", *rest, r"\bottomrule", r"\end{tabular}"])
+
+
 def table(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],

@@ -25,7 +25,8 @@ from typing import Any
 from faudit.analysis.runs import Runs
 from faudit.audit.utility import aligned, markdown
 from faudit.errors import ConfigError, StoreError
-from faudit.formats import html_table, latex, probability
+from faudit.formats import html_table, probability
+from faudit.latex import tabular
 from faudit.stats import least_sign_flip_p, sign_flip_p, student_interval, student_p
 from faudit.store.index import Overview
 from faudit.store.quantity import Quantity, quantities
@@ -174,7 +175,7 @@ class Comparison:
 
     def latex(self) -> str:
         """The table in LaTeX, with its notes as comments."""
-        return latex(self.table, caption="\n".join(self.notes))
+        return tabular(self.table, caption="\n".join(self.notes))
 
     def to_json(self) -> dict[str, Any]:
         results = [result.to_json() for result in self.results]

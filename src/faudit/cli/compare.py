@@ -9,6 +9,10 @@ from faudit.cli.output import complain, print_json, remark
 from faudit.errors import ConfigError
 
 HELP = "compare two groups of runs, paired by seed: difference, interval, tests, effect size"
+EXAMPLES = (
+    "faudit compare rule=bp rule=dfa,penalty=0",
+    "faudit compare rule=dfa,penalty=0 rule=dfa,penalty=0.01 --entry gamma --over deep --latex",
+)
 
 
 def add_flags(own: Parser) -> None:

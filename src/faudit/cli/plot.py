@@ -10,6 +10,10 @@ from faudit.cli.output import refuse_stdout, remark
 from faudit.errors import ConfigError
 
 HELP = "draw any entry of any runs, over the epochs, at one epoch, or two entries against each other"
+EXAMPLES = (
+    "faudit plot hidden_norms gamma --where data=digits --by rule --layer 2 --out my.pdf",
+    "faudit plot growth test_acc --scatter --by rule --out scatter.png",
+)
 EVERY = "all"
 
 

@@ -84,7 +84,7 @@ def show_one(args: argparse.Namespace, chosen: Any) -> int:
 def show_many(args: argparse.Namespace, names: set[str] | None = None) -> int:
     """Show the runs of a store that are asked for."""
     from faudit.cli.tables import COLUMNS, LEFT, SETTINGS, by_method, group_lines, group_table, run_lines, runs_table
-    from faudit.formats import latex
+    from faudit.latex import tabular
     from faudit.store.index import entries
     from faudit.store.where import chosen, named, ordered, varying
 
@@ -100,7 +100,7 @@ def show_many(args: argparse.Namespace, names: set[str] | None = None) -> int:
     elif args.latex:
         differ = list(varying(found, besides=("net", "rule", "data", "seed", "epochs")))
         lines = group_lines(found) if args.group else [[*COLUMNS, SETTINGS], *run_lines(found, differ)]
-        print(latex(lines, columns="".join("l" if name in LEFT else "r" for name in lines[0])))
+        print(tabular(lines, columns="".join("l" if name in LEFT else "r" for name in lines[0])))
     else:
         say((group_table if args.group else runs_table)(found, width=width()))
     complain(damaged)

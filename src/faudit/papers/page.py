@@ -9,7 +9,8 @@ from typing import Any
 
 from faudit.figures.plan import Plan
 from faudit.figures.table import Table
-from faudit.formats import latex, printed_angle, printed_cosine, printed_percent, printed_share, printed_size
+from faudit.formats import printed_angle, printed_cosine, printed_percent, printed_share, printed_size
+from faudit.latex import tabular
 from faudit.papers import PAPERS
 from faudit.papers.claim import VERDICTS, judged
 from faudit.papers.paper import ITSELF, Paper
@@ -102,7 +103,7 @@ def table(entries: list[dict[str, Any]], *, rehearsal: bool = False) -> list[str
 def tex(paper: Paper, entries: list[dict[str, Any]], *, plan: Plan) -> str:
     """The table in LaTeX, one line per claim."""
     lines = [[cell.replace("**", "") for cell in line] for line in cells(entries, rehearsal=not plan.is_full)]
-    return latex([HEAD, *lines], columns=WIDTHS, caption=f"{paper.title} ({paper.reference})")
+    return tabular([HEAD, *lines], columns=WIDTHS, caption=f"{paper.title} ({paper.reference})")
 
 
 def cells(entries: list[dict[str, Any]], *, rehearsal: bool) -> list[list[str]]:
