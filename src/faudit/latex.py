@@ -69,11 +69,20 @@ def cell(text: str) -> str:
     if not found:
         return escaped(text)
     sign, digits, minus, exponent, unit = found.groups(default="")
-    if not (sign or exponent or unit):
-        return text
     power = rf" \times 10^{{{'' if minus in ('', '+') else '-'}{exponent}}}" if exponent else ""
     end = {"×": r"\times", "%": r"\%", "": ""}[unit]
     return f"${sign.replace('−', '-')}{digits.replace(',', '{,}')}{power}{end}$"
+
+
+def tabular(lines: Sequence[Sequence[str]], *, columns: str = "", caption: str = "") -> str:
+    """A bare ``tabular``, the first line its header; by default the first column is aligned left, the others right.
+
+    The caption is a comment, so that the table fits into any float of the caller's.
+    """
+    head, *rest = map(line_of, lines)
+    notes = [f"% {line}" for line in ["needs \\usepackage{booktabs,amsmath}", *caption.splitlines()]]
+    opened = rf"\begin{{tabular}}{{{columns or 'l' + 'r' * (len(lines[0]) - 1)}}}"
+    return "\n".join([*notes, opened, r"\toprule", head, r"\midrule", *rest, r"\bottomrule", r"\end{tabular}"])
 
 
 def table(
@@ -112,18 +121,6 @@ def table(
             r"\end{table}",
         ]
     )
-
-
-def tabular(table: Sequence[Sequence[str]], *, columns: str = "", caption: str = "") -> str:
-    """A bare ``tabular`` to print, whose first line is the header; the caption goes into comments before it.
-
-    By default the first column is aligned left and the others right.
-    """
-    head, *lines = map(line_of, table)
-    spec = columns or "l" + "r" * (len(table[0]) - 1)
-    notes = [f"% {line}" for line in ["needs \\usepackage{booktabs}", *caption.splitlines()]]
-    rules = [r"\toprule", head, r"\midrule", *lines, r"\bottomrule"]
-    return "\n".join([*notes, rf"\begin{{tabular}}{{{spec}}}", *rules, r"\end{tabular}"])
 
 
 def aligned(cells: Sequence[str]) -> str:

@@ -169,7 +169,7 @@ def test_tables_of_runs_in_latex(store: Path, capsys: pytest.CaptureFixture[str]
     assert main(["show", "--runs", str(store), "--latex", "--json"]) == 2
 
 
-def test_an_audit_takes_patterns_and_writes_its_method_table_in_latex(
+def test_an_audit_takes_patterns_and_writes_its_page_in_latex(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from faudit.train import fit
@@ -180,8 +180,8 @@ def test_an_audit_takes_patterns_and_writes_its_method_table_in_latex(
     words = ["audit", "resmlp-bp-*", "--runs", str(tmp_path)]
     code = main([*words, "--latex", "-"])
     out = capsys.readouterr().out
-    assert code in (0, 1, 3) and out.startswith("% Made by") and "over seeds 1, 2" in out
-    assert out.count("95 \\% interval over seeds") == 1
+    assert code in (0, 1, 3) and out.startswith("% Made by") and "seeds 1, 2" in out
+    assert "95 \\% interval over seeds" in out
     assert main([*words, "--latex", "-", "--json"]) == 2
     assert "--latex - and --json: expected one of them on standard output" in capsys.readouterr().err
     assert main(["audit", "resmlp-bp", "--runs", str(tmp_path)]) == 2

@@ -240,11 +240,12 @@ def finished(store: Path, where: list[str]) -> list[Run]:
     """The finished runs of a store that match the conditions. Damaged runs and copies are reported and left out."""
     from faudit.store.index import entries
     from faudit.store.run import ENDED, Run
-    from faudit.store.where import chosen
+    from faudit.store.where import conditions, matches
 
     found, damaged = entries(store)
+    wanted = conditions(where, found)
     remark(damaged)
-    matching = chosen(found, where, store=str(store))
+    matching = [entry for entry in found if matches(entry, wanted)]
     runs = [Run(Path(entry["run"])) for entry in matching if entry["status"] in ENDED]
     if len(runs) < len(matching):
         remark([f"left out: {len(matching) - len(runs)} of {len(matching)} runs, which are not finished"])

@@ -10,8 +10,8 @@ from faudit.errors import ConfigError
 
 HELP = "compare two groups of runs, paired by seed: difference, interval, tests, effect size"
 EXAMPLES = (
-    "faudit compare rule=dfa,penalty=0 rule=dfa,penalty=0.01 --entry test_acc growth",
-    "faudit compare rule=bp rule=dfa --where data=digits --latex",
+    "faudit compare rule=bp rule=dfa,penalty=0",
+    "faudit compare rule=dfa,penalty=0 rule=dfa,penalty=0.01 --entry gamma --over deep --latex",
 )
 
 

@@ -29,7 +29,7 @@ from faudit.cli import (
     show,
     sweep,
     train,
-)  # fmt: skip
+)
 from faudit.cli import list as list_
 from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
 from faudit.cli.flags import Parser, examples

@@ -12,7 +12,7 @@ from faudit.errors import ConfigError
 HELP = "draw any entry of any runs, over the epochs, at one epoch, or two entries against each other"
 EXAMPLES = (
     "faudit plot hidden_norms gamma --where data=digits --by rule --layer 2 --out my.pdf",
-    "faudit plot test_acc growth --scatter --out scatter.png",
+    "faudit plot growth test_acc --scatter --by rule --out scatter.png",
 )
 EVERY = "all"
 

@@ -1,4 +1,4 @@
-"""Show how far downloads and commands over many runs are, on stderr: a bar on a terminal, plain lines otherwise."""
+"""Show the progress of a download on stderr: a bar on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 

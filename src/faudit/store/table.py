@@ -112,7 +112,7 @@ def cells(run: Overview, row: Row) -> dict[str, Any]:
 def export(
     runs: Path, out: Path, *, form: str, where: Sequence[str] = (), progress: Progress = lambda *_: None
 ) -> tuple[int, list[str]]:
-    """Write the rows of the chosen runs; returns the number of rows, and a message for each run left out.
+    """Write the rows of matching runs; returns the number of rows, and a message for each run left out.
 
     Each run is read twice: to find the columns, and to write its rows. ``progress`` gets (done, total, run).
     """
