@@ -54,6 +54,15 @@ def test_the_example_of_the_page_on_loops_runs(
     assert "faudit.control" in capsys.readouterr().out and (tmp_path / "runs").is_dir()
 
 
+def test_the_example_of_the_page_on_python_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = (ROOT / "docs" / "python.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(code, {})
+    assert capsys.readouterr().out.startswith("4 runs in runs: 4 done") and (tmp_path / "gamma.json").exists()
+
+
 def test_the_examples_of_the_page_on_own_members_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

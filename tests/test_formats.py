@@ -33,3 +33,12 @@ def test_the_deviation_has_no_sign_and_one_value_has_no_deviation() -> None:
     assert formats.mean_and_deviation([0.1, 0.2, 0.3], "+.3f") == "+0.200 ± 0.100"
     assert formats.mean_and_deviation([0.25], ".2f") == "0.25"
     assert formats.least_and_most([100.0, 120.0], "×") == "100× … 120×"
+
+
+def test_a_table_in_html_shows_every_cell_as_text() -> None:
+    text = formats.html_table([["<b>", "x"], ["</td><script>", '"&"']])
+    assert text.count("<tr>") == 2 and "<script>" not in text and "&lt;b&gt;" in text and "&quot;&amp;&quot;" in text
+
+
+def test_a_p_value_is_written_so() -> None:
+    assert [formats.probability(p) for p in (None, 0.25, 0.03125, 0.00005)] == ["–", "0.25", "0.031", "< 0.0001"]

@@ -10,8 +10,8 @@ from tests.support.paths import ROOT
 
 PUBLIC = [
     "DATASETS", "NETS", "PROBES", "RULES", "Dataset", "FauditError", "LocalRule", "Net", "Probe", "Reading", "Rule",
-    "Run", "RunConfig", "Step", "audit_model", "control", "fit", "generators", "load_model", "rule_state", "runs_in",
-    "watch",
+    "Run", "RunConfig", "Runs", "Step", "audit_model", "audit_run", "compare", "control", "fit", "generators",
+    "load_model", "plot", "rule_state", "runs", "runs_in", "scatter", "watch",
 ]  # fmt: skip
 
 

@@ -74,3 +74,13 @@ def test_the_interval_of_a_share_holds_the_share_and_stays_between_nothing_and_e
         assert 0.0 <= low <= right / n <= high <= 1.0 and low < high
         mirrored = wilson_interval(1 - right / n, n)
         assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-9)
+
+
+def test_an_interval_stays_within_what_is_possible() -> None:
+    values = [0.97, 0.99]
+    assert student_interval(values)[1] > 1  # type: ignore[index]  # two values have an interval
+    low, high = student_interval(values, (0.0, 1.0)) or (0.0, 0.0)
+    assert (low, high) == (student_interval(values)[0], 1.0)  # type: ignore[index]
+    assert student_interval([-0.9, 0.8], (-1.0, 1.0)) is None, "it covers every cosine"
+    assert student_interval([1.0, 3.0], (0.0, math.inf)) == pytest.approx((0.0, 2 + student_quantile(1)))
+    assert student_interval([0.5, 0.5], (0.5, 0.5)) is None and student_interval([0.5, 0.5], (0.0, 1.0)) == (0.5, 0.5)

@@ -9,10 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from faudit.analysis.compare import compare
+    from faudit.analysis.runs import Runs, audit_run, runs
     from faudit.config import RunConfig
     from faudit.data import DATASETS
     from faudit.data.dataset import Dataset
     from faudit.errors import FauditError
+    from faudit.figures.plot import plot, scatter
     from faudit.nets import NETS
     from faudit.nets.net import Net
     from faudit.probes import PROBES
@@ -44,18 +47,26 @@ __all__ = [
     "Rule",
     "Run",
     "RunConfig",
+    "Runs",
     "Step",
     "audit_model",
+    "audit_run",
+    "compare",
     "control",
     "fit",
     "generators",
     "load_model",
+    "plot",
     "rule_state",
+    "runs",
     "runs_in",
+    "scatter",
     "watch",
 ]
 
 _HOMES = {
+    "faudit.analysis.compare": ("compare",),
+    "faudit.analysis.runs": ("Runs", "audit_run", "runs"),
     "faudit.watch.control": ("control",),
     "faudit.watch.loop": ("watch",),
     "faudit.watch.model": ("audit_model",),
@@ -64,6 +75,7 @@ _HOMES = {
     "faudit.data": ("DATASETS",),
     "faudit.data.dataset": ("Dataset",),
     "faudit.errors": ("FauditError",),
+    "faudit.figures.plot": ("plot", "scatter"),
     "faudit.nets": ("NETS",),
     "faudit.nets.net": ("Net",),
     "faudit.probes": ("PROBES",),

@@ -61,8 +61,9 @@ UNREAD = object()  # in place of the default of a setting that a run does not re
 FAMILIES: dict[str, Configurable[Any]] = {"net": NETS, "rule": RULES, "optimizer": OPTIMIZERS}
 MEMBERS = "members"  # the key of the own members in JSON
 # Names that a setting of an own member cannot have: other flags of `train`, and other columns of tables.
-TAKEN = ("help", "config", "runs", "json", "again", "data_dir", "status", "run_id", "run", "grid", "include", "exclude",
-         "name", "with", "own", "stray", "epoch", "seconds", "classes", MEMBERS)  # fmt: skip
+TAKEN = ("help", "config", "runs", "json", "again", "data_dir", "tensorboard", "wandb", "mlflow", "status",
+         "run_id", "run", "grid", "include", "exclude", "name", "with", "own", "stray", "epoch",
+         "seconds", "classes", MEMBERS)  # fmt: skip
 SLUG = 40  # most characters of an own member in a run id
 
 

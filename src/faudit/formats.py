@@ -1,10 +1,11 @@
-"""Numbers as text: this module alone decides how many digits are shown.
+"""Numbers and tables as text: this module alone decides how many digits are shown.
 
-A dash stands for a number that was not measured or is undefined.
+A dash stands for a number that was not measured or is undefined. A table is a list of lines of cells, the head first.
 """
 
 from __future__ import annotations
 
+import html
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -84,3 +85,19 @@ def least_and_most(values: Sequence[float], unit: str = "") -> str:
     """A single value, or the smallest and the largest: values over many decades have no useful mean."""
     low, high = f"{short(min(values))}{unit}", f"{short(max(values))}{unit}"
     return low if low == high else f"{low} … {high}"
+
+
+def probability(value: float | None) -> str:
+    """A p-value with two significant digits: 0.25, 0.031, < 0.0001."""
+    if value is None:
+        return "–"
+    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
+
+
+def html_table(table: Sequence[Sequence[str]]) -> str:
+    """A table in HTML; every cell is shown as text."""
+    cells = [[html.escape(cell) for cell in line] for line in table]
+    head, *lines = ("".join(f"<{tag}>{cell}</{tag}>" for cell in line)
+                    for tag, line in zip(["th", *["td"] * len(cells)], cells, strict=False))  # fmt: skip
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

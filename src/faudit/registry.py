@@ -136,6 +136,9 @@ class Registry(Mapping[str, Member], Generic[Member]):
         """Whether a name is that of a member outside the table."""
         return name not in self._targets and name in self
 
+    def __repr__(self) -> str:
+        return f"<{self.family}: {', '.join(self._targets)}>"
+
     def source(self, name: str) -> tuple[ast.Module, ast.FunctionDef | ast.ClassDef | None]:
         """The syntax tree of a member's file, and its node there if it is a function or class; imports nothing."""
         module, attribute = self._target(name).split(":")

@@ -15,7 +15,7 @@ import ast
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields
 from importlib.util import resolve_name
 from operator import index
@@ -101,17 +101,24 @@ def switch(value: Any) -> bool:
     return value
 
 
-def one_of(names: Iterable[str], besides: str = "") -> Parser:
-    """A parser of a name from a set, such as a tuple or a registry; ``besides`` says what else the set accepts."""
+@dataclass(frozen=True)
+class OneOf:
+    """A parser of a name from a set. Help and completion read the names."""
 
-    def parse(value: Any) -> str:
-        valid = list(names)
-        if not isinstance(value, str) or value not in names:
+    names: Collection[str]
+    besides: str = ""
+
+    def __call__(self, value: Any) -> str:
+        valid = list(self.names)
+        if not isinstance(value, str) or value not in self.names:
             near = nearest(value, valid) if isinstance(value, str) else ""
-            raise ValueError(f"one of {some_of(valid)}{besides}{near}")
+            raise ValueError(f"one of {some_of(valid)}{self.besides}{near}")
         return value
 
-    return parse
+
+def one_of(names: Collection[str], besides: str = "") -> OneOf:
+    """A parser of a name from a set, such as a tuple or a registry; ``besides`` says what else the set accepts."""
+    return OneOf(names, besides)
 
 
 def epoch_list(value: Any) -> tuple[int, ...]:

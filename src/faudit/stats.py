@@ -1,4 +1,4 @@
-"""95 % intervals of a mean over a few seeds and of a share of samples.
+"""95 % intervals of a mean over a few seeds and of a share of samples, and tests of a mean difference.
 
 A(t | ν) is the probability that Student's t with ν degrees of freedom lies within ± t. For an integer ν it is a finite
 sum (Abramowitz & Stegun 26.7.3 and 26.7.4). With θ = arctan(t / √ν):
@@ -13,19 +13,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from math import atan, cos, exp, fsum, lgamma, log, log1p, pi, sin, sqrt
+from itertools import product
+from math import atan, cos, exp, fsum, inf, lgamma, log, log1p, pi, sin, sqrt
 from statistics import NormalDist, fmean, stdev
 
 LEVEL = 0.95
+MOST_FLIPPED = 16  # values whose signs are flipped in all ways: 2^16 sums
 NORMAL = 1.96  # used by Wilson's interval; two decimals, as in the committed tables
 
 
-def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Student's interval of the mean; None for fewer than two values."""
+def student_interval(values: Sequence[float], within: tuple[float, float] = (-inf, inf)) -> tuple[float, float] | None:
+    """Student's interval of the mean, cut to the values that are possible; None for fewer than two values.
+
+    The interval of two or three seeds is wide. It is None too if it covers every possible value: it then says nothing.
+    """
     if len(values) < 2:
         return None
     half = student_quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
-    return fmean(values) - half, fmean(values) + half
+    low, high = fmean(values) - half, fmean(values) + half
+    least, most = within
+    if low <= least and high >= most:
+        return None
+    return max(low, least), min(high, most)
 
 
 def wilson_interval(share: float, n: int) -> tuple[float, float]:
@@ -67,3 +76,29 @@ def student_density(t: float, degrees: int) -> float:
     """The density of Student's t."""
     size = lgamma((degrees + 1) / 2) - lgamma(degrees / 2) - log(degrees * pi) / 2
     return exp(size - (degrees + 1) / 2 * log1p(t * t / degrees))
+
+
+def student_p(t: float, degrees: int) -> float:
+    """The two-sided p-value of Student's t: the probability of |T| ≥ |t|."""
+    return max(0.0, 1.0 - student_within(abs(t), degrees))
+
+
+def sign_flip_p(differences: Sequence[float]) -> float | None:
+    """The exact two-sided p-value of a mean difference by flipping signs; None for too many values.
+
+    If neither side is better, each difference is as likely as its negative. The p-value is the share of the 2^n sign
+    patterns whose sum is at least as far from 0. Two patterns always are, so p ≥ 2 / 2^n. A difference of 0 has no
+    sign, and both of its patterns count.
+    """
+    if not 1 <= len(differences) <= MOST_FLIPPED:
+        return None
+    scale = max(map(abs, differences)) or 1.0
+    sizes = [value / scale for value in differences]
+    reached = abs(fsum(sizes)) - 1e-12 * len(sizes)  # sums that differ only by rounding are equal
+    flipped = (abs(fsum(map(float.__mul__, sizes, signs))) for signs in product((1.0, -1.0), repeat=len(sizes)))
+    return sum(one >= reached for one in flipped) / float(1 << len(sizes))
+
+
+def least_sign_flip_p(n: int) -> float:
+    """The smallest p-value that ``sign_flip_p`` can give for n values."""
+    return min(1.0, 2.0 / float(1 << n))

@@ -27,6 +27,7 @@ from faudit.probes import PROBES
 from faudit.probes.probe import Reading, measured
 from faudit.store import checkpoint
 from faudit.store.environment import environment, peak_bytes
+from faudit.store.progress import shown
 from faudit.store.rows import Row, overflow
 from faudit.store.run import ENDED, Run, damaged, must_not_begin_again
 from faudit.store.summary import summary
@@ -36,12 +37,21 @@ TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
 
 
-def fit(config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | None = None) -> Run:
-    """Train a configuration to its end, resuming a run that was interrupted; returns a finished run unchanged."""
+def fit(
+    config: RunConfig, runs: Path | str = "runs", data_dir: Path | str | None = None, *, progress: bool = False
+) -> Run:
+    """Train a configuration to its end, resuming a run that was interrupted; returns a finished run unchanged.
+
+    With ``progress``, each row is shown on stderr: a bar on a terminal, a line in a notebook or a file.
+    """
     run = Run(Path(runs) / config.run_id)
     must_not_begin_again(config, Path(runs))
-    for _ in stream(config, run, data_dir=Path(data_dir) if data_dir else None):
-        pass
+    rows = stream(config, run, data_dir=Path(data_dir) if data_dir else None)
+    if progress:
+        shown(rows, total=config.epochs, title=config.rule)
+    else:
+        for _ in rows:
+            pass
     return run
 
 

@@ -13,7 +13,7 @@ from faudit import RunConfig
 from faudit.audit.checks.check import Case
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, judge
 from faudit.audit.method import methods
-from faudit.audit.page import measured
+from faudit.audit.page import measured, method_table
 from faudit.audit.protocol import PROTOCOLS
 from faudit.audit.strategies import over_thresholds, side_by_side, strategies
 from faudit.cli.main import main
@@ -83,6 +83,10 @@ def test_a_method_is_judged_over_its_seeds_with_an_interval_by_hand() -> None:
     assert [one.verdict for one in methods(runs[:2])] == [TRUSTWORTHY]
     assert len(methods([*runs, (RunConfig(rule="dfa", seed=1, epochs=7), runs[0][1])])) == 2
     assert methods(runs[:1])[0].checks[0].low is None
+    assert scale.low == 0.0, "a growth is not negative"
+    wild = [judged(seed, stability=0.1, precision_agree=[value] * 5) for seed, value in ((1, 0.2), (2, 0.99))]
+    (told,) = (line for line in method_table(methods(wild)[0]) if line[0] == "reference")
+    assert told == ["reference", "1 of 2", "0.595", "too few seeds for an interval", "0.95"]
     inconclusive = judged(4, block_turn=None)
     assert methods([*runs[:2], inconclusive])[0].verdict == INCONCLUSIVE
 
@@ -117,10 +121,16 @@ def test_the_command_tells_strategies_thresholds_and_methods(store: Path, capsys
 
 def test_the_page_shows_both_definitions_beside_null_and_controls() -> None:
     row = Row(gamma=[0.5, 0.1, 0.3], rho=[0.5, None, 0.2], rho_study=[0.4, 0.05, 0.15], gamma_null_mean=[0.0] * 3)
-    head, _, *lines = measured(row)[:-1]
-    assert head == "| block | Γ | Γ, fresh feedback | ρ | ρ of the paper |"
-    assert lines[1] == "| 1 | +0.100 | +0.000 | – | +0.050 |"
-    assert lines[-1] == "| mean of 1 … | +0.200 | +0.000 | – | +0.100 |" and measured(Row(epoch=0)) == []
+    (table,) = measured(row, about="x")
+    assert table.markdown() == [
+        "| block | 0 | 1 | 2 | mean of 1 … |",
+        "| --- | --- | --- | --- | --- |",
+        "| Γ | +0.500 | +0.100 | +0.300 | +0.200 |",
+        "| Γ, fresh feedback | +0.000 | +0.000 | +0.000 | +0.000 |",
+        "| ρ | +0.500 | – | +0.200 | – |",
+        "| ρ of the paper | +0.400 | +0.050 | +0.150 | +0.100 |",
+    ]
+    assert measured(Row(epoch=0), about="x") == []
 
 
 def test_nothing_to_audit_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,9 @@ def test_show_lists_a_store_and_one_run(tmp_path: Path, capsys: pytest.CaptureFi
         assert code == 0 and name in out and "width=16" in out
         code, out, _ = run(capsys, "show", *way, "--json")
         assert [row["epoch"] for row in json.loads(out)["rows"]] == [0, 1, 2]
-    code, _, err = run(capsys, "show", name[:-1], "--runs", str(tmp_path))
+    code, out, _ = run(capsys, "show", name[:-1], "--runs", str(tmp_path))
+    assert code == 0 and out.startswith(name), "a prefix is enough"
+    code, _, err = run(capsys, "show", f"{name}x", "--runs", str(tmp_path))
     assert code == 2 and f"did you mean '{name}'" in one_line(err)
 
 

@@ -60,7 +60,7 @@ def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
     assert "0 runs made; claims: " in said.err
     names = {path.name for path in (tmp_path / "out").iterdir()}
     wanted = {f"{figure}.{form}" for figure in PAPER.figures for form in (*FORMATS, "json")}
-    assert names == wanted | {"claims.md", "claims.json", "made-from.json"}
+    assert names == wanted | {"claims.md", "claims.json", "claims.tex", "made-from.json"}
     claims = json.loads((tmp_path / "out" / "claims.json").read_text())
     assert claims["rehearsal"] is True and len(claims["claims"]) == 17
     assert main(words("faeval", tmp_path)) == 0 and "nothing to do" in capsys.readouterr().out
@@ -233,7 +233,13 @@ def test_a_paper_without_figures_gets_one_made_from_its_claims(
     assert main(["reproduce", "made-up", *flags]) == 0
     assert "claims: 4 reproduced" in capsys.readouterr().err
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {*(f"figure.{form}" for form in (*FORMATS, "json")), "claims.md", "claims.json", MARKS}
+    assert names == {
+        *(f"figure.{form}" for form in (*FORMATS, "json")),
+        "claims.md",
+        "claims.json",
+        "claims.tex",
+        MARKS,
+    }
     numbers = json.loads((tmp_path / "out" / "figure.json").read_text())
     assert numbers["figure"] == "made-up" and [one["title"] for one in numbers["panels"]] == ["accuracy", "error"]
     assert main(["reproduce", "made-up", *flags]) == 0 and "nothing to do" in capsys.readouterr().out
@@ -268,7 +274,13 @@ def test_of_several_papers_each_gets_a_folder_in_the_one_asked_for(
     assert main(words("all", tmp_path, "--jobs", "0")) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"faeval", "second"}
     second = {path.name for path in (tmp_path / "out" / "second").iterdir()}
-    assert second == {*(f"snapshot-vit.{form}" for form in (*FORMATS, "json")), "claims.md", "claims.json", MARKS}
+    assert second == {
+        *(f"snapshot-vit.{form}" for form in (*FORMATS, "json")),
+        "claims.md",
+        "claims.json",
+        "claims.tex",
+        MARKS,
+    }
     assert len(json.loads((tmp_path / "out" / "second" / "claims.json").read_text())["claims"]) == 1
 
 

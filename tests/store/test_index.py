@@ -18,9 +18,10 @@ from faudit.cli.tables import COLUMNS, LEFT, line, plain
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
 from faudit.store import index
-from faudit.store.index import conditions, entries, matches
+from faudit.store.index import entries
 from faudit.store.run import Run
 from faudit.store.summary import overview
+from faudit.store.where import conditions, matches
 from tests.support.fabricate import write
 
 RULES = ("bp", "fa", "dfa", "frozen-dfa")

@@ -257,6 +257,7 @@ FLAGGED: dict[str, Flagged] = {
     "reproduce": Flagged(("claims", "all", "snapshot-resmlp", "faeval", "x"), ("--jobs", "0")),
     "export": Flagged(),
     "import": Flagged(("paper.json", "config.toml", "data", "nothing")),
+    "completion": Flagged(("bash", "zsh", "fish", "x")),
     "report": Flagged(without=("--audit",)),
     "serve": Flagged(bounds=("--port", "70000"), codes=(2,)),  # there is no such port
     "bench": Flagged(("train", "audit", "sweep", "protocol", "x"), ("--repeats", "0"), codes=(2,)),
@@ -471,7 +472,7 @@ def owned_by(words: Sequence[str]) -> tuple[str, ...]:
     if words[0] == "audit":
         owned += ["*/audit.json"]
     for flag, value in pairwise(words):
-        if flag in ("--out", "--markdown") or (flag == "--runs" and words[0] == "import"):
+        if flag in ("--out", "--markdown", "--latex") or (flag == "--runs" and words[0] == "import"):
             name = os.path.normpath(value) if value else "."
             owned += [
                 name,

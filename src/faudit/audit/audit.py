@@ -5,6 +5,7 @@ The control of a run is the same run with blocks frozen at their initial weights
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,16 @@ class Audited:
     case: Case
     verdict: Verdict
     remarks: tuple[str, ...] = ()  # notes on how the run was measured
+
+    def __repr__(self) -> str:
+        return f"Audited({self.run.name!r}: {self.verdict.verdict})"
+
+    def __str__(self) -> str:
+        return f"{self.run.name}: {self.verdict}"
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<br>{html.escape(remark)}" for remark in self.remarks)
+        return f"<p>{html.escape(self.run.name)}{notes}</p>{self.verdict._repr_html_()}"
 
     def to_json(self) -> dict[str, Any]:
         return {"run": str(self.run.path), "rule": self.config.rule, "seed": self.config.seed, **self.verdict.to_json()}
@@ -134,10 +145,7 @@ def audited_loop(run: Run, config: WatchedConfig, rows: Sequence[Row], *, protoc
 def ended(run: Run) -> tuple[RunConfig, list[Row]]:
     """The configuration and the rows of a run that can be judged; raises if it has not ended or has no rows."""
     config = run.config()
-    if run.status not in ENDED:
-        raise StoreError(
-            f"{run.path} is {run.status}: a verdict needs a finished run. Run its `faudit train` command again."
-        )
+    must_have_ended(run)
     rows = run.rows()
     if not rows:
         raise StoreError(f"{run.path} has no rows to judge. Delete it and train it again.")
@@ -167,6 +175,14 @@ def judged(
         no_credit=facts.no_credit,
     )
     return Audited(run, config, case, judge(case, protocol), tuple(remarks))
+
+
+def must_have_ended(run: Run) -> None:
+    """Refuse a run that is still training or was stopped."""
+    if run.status not in ENDED:
+        raise StoreError(
+            f"{run.path} is {run.status}: a verdict needs a finished run. Run its `faudit train` command again."
+        )
 
 
 def declared_facts(config: RunConfig, row: Row) -> Facts:

@@ -10,6 +10,7 @@ the checks that passed and those that did not apply.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,7 @@ from faudit.audit.checks.check import (
     Finding,
 )
 from faudit.audit.protocol import Protocol
+from faudit.formats import html_table, size
 
 TRUSTWORTHY, WALK_BACK, INCONCLUSIVE = "trustworthy", "needs walk-back", "inconclusive"
 
@@ -40,8 +42,22 @@ class Verdict:
     findings: tuple[Finding, ...]
     labels: tuple[Finding, ...]
 
+    def __repr__(self) -> str:
+        return f"Verdict({self.verdict!r}, protocol={self.protocol!r})"
+
     def __str__(self) -> str:
-        return "\n".join([self.verdict, *(f"    {reason}" for reason in self.reasons)])
+        return "\n".join([f"{self.verdict} ({self.protocol})", *(f"    {reason}" for reason in self.reasons)])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, its reasons and the findings."""
+        reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in self.reasons)
+        lines = [
+            [one.check, one.status, size(one.value), size(one.threshold), one.reason]
+            for one in (*self.findings, *self.labels)
+        ]
+        table = html_table([["check", "finding", "value", "threshold", "what"], *lines])
+        head = f"<b>{html.escape(self.verdict)}</b> ({html.escape(self.protocol)})"
+        return f"<p>{head}</p><ul>{reasons}</ul>{table}"
 
     def to_json(self) -> dict[str, Any]:
         return {

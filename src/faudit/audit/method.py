@@ -2,7 +2,8 @@
 
 The runs of a method share every setting except the seed. A method needs walk-back if one of its seeds does, because a
 method that fails with one seed in three cannot be trusted with the fourth. It is trustworthy if all seeds are. The
-interval is Student's 95 % interval over the seeds; one seed has no interval.
+interval is Student's 95 % interval over the seeds, cut to the values that are possible. One seed has no interval, and
+neither have seeds whose interval would cover every possible value.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def across(findings: Sequence[Finding]) -> Across:
     """Summarise the findings of one check over the seeds."""
     known = [finding.value for finding in findings if finding.value is not None and isfinite(finding.value)]
     fired = sum(finding.status == FIRED for finding in findings)
-    low, high = student_interval(known) or (None, None)
+    low, high = student_interval(known, findings[0].within) or (None, None)
     return Across(findings[0].check, fired, fmean(known) if known else None, low, high, findings[0].threshold)
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faudit.audit.protocol import DEFAULT, PROTOCOLS
 from faudit.cli.exit_codes import VERDICTS
-from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, count
+from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, add_where, count
 from faudit.cli.output import print_json, remark, write_page
+from faudit.cli.progress import counting
 from faudit.config import quoted
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, FauditError, error_text
 from faudit.registry import here, nearest, unknown
 from faudit.rules import RULES
-from faudit.store.files import STDOUT, must_be_file
-from faudit.store.run import run_named
+from faudit.store.files import STDOUT, contents, must_be_file, refusals
+from faudit.store.run import PATTERN, run_named, runs_named
 from faudit.store.watched import WatchedConfig
 
 if TYPE_CHECKING:
@@ -27,19 +29,43 @@ if TYPE_CHECKING:
 
     from faudit.audit.audit import Audited
     from faudit.audit.method import Method
+    from faudit.audit.sheet import Part
     from faudit.store.run import Run
 
 Table = dict[str, Any]
+PAGES = ("markdown", "latex")  # the flags that write a page
 SAMPLES = 256
 OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that apply only to a model
-OF_RUNS = ("with_controls", "utility", "sensitivity")  # flags that apply only to runs
-
+OF_RUNS = (
+    "all",
+    "where",
+    "with_controls",
+    "jobs",
+    "utility",
+    "sensitivity",
+    "all_settings",
+)  # flags that apply only to runs
 
 HELP = "audit runs or your own model; exit code 0 trustworthy, 1 needs walk-back, 3 inconclusive"
+ABOUT = (
+    "Audit runs or your own model. The exit code is the verdict. 0, trustworthy: every check that applies passed. "
+    "1, needs walk-back: at least one check fired, so take back the conclusions that rest on this run. "
+    "3, inconclusive: no check fired, but one could not be answered."
+)
+EXAMPLES = (
+    "faudit audit resmlp-dfa-digits-s42-4b3b10dc95 --with-controls --jobs 2",
+    "faudit audit --where rule=dfa --where data=digits --markdown appendix.md",
+    "faudit audit --all --json",
+    "faudit audit --model package.module:factory --weights model.safetensors --taps 'blocks.*' --data digits",
+)
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("names", nargs="*", metavar="RUN", help="a run's directory, or its name in the store")
+    own.add_argument(
+        "names", nargs="*", metavar="RUN", help="a run's directory, or its name, prefix or pattern in the store"
+    )
+    own.add_argument("--all", action="store_true", help="audit every finished run of the store")
+    add_where(own)
     add_runs(own)
     add_json(own)
     own.add_argument(
@@ -49,11 +75,21 @@ def add_flags(own: Parser) -> None:
     own.add_argument(
         "--with-controls", action="store_true", help="first train the matched frozen runs that are missing"
     )
+    own.add_argument("--jobs", type=count, metavar="N", help="controls to train side by side (default: one per core)")
     own.add_argument("--utility", action="store_true", help="also show the verdict of each reporting strategy")
     own.add_argument(
         "--sensitivity", action="store_true", help="also show which verdicts would change with other thresholds"
     )
-    own.add_argument("--markdown", type=Path, metavar="FILE", help="write the findings as a Markdown page; - is stdout")
+    own.add_argument(
+        "--markdown", type=Path, metavar="FILE",
+        help="write an appendix page: checks, thresholds, findings, settings, hashes and versions; - is stdout",
+    )  # fmt: skip
+    own.add_argument(
+        "--latex", type=Path, metavar="FILE", help="write the same page as LaTeX, for \\input in a paper; - is stdout"
+    )
+    own.add_argument(
+        "--all-settings", action="store_true", help="the page lists every setting, also those at their default"
+    )
     model = own.add_argument_group("your own model, instead of runs")
     model.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that returns an nn.Module")
     model.add_argument(
@@ -77,16 +113,12 @@ def add_flags(own: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_markdown(args)
+    refuse_pages(args)
     if args.model is None:
         of_model = [flag(name) for name in OF_MODEL if getattr(args, name) is not None]
         if of_model:
             raise ConfigError(f"{of_model[0]} is for a model of your own: expected --model too, got runs only")
-        if not (args.names or args.utility or args.sensitivity):
-            raise ConfigError(
-                "nothing to audit: expected RUN names, --utility or --sensitivity for all runs of the store, "
-                "or --model package.module:factory"
-            )
+        refuse_choice(args)
         return audit_runs(args)
     of_runs = [flag(name) for name in OF_RUNS if getattr(args, name)]
     if args.names or of_runs:
@@ -98,12 +130,48 @@ def run(args: argparse.Namespace) -> int:
     return audit_factory(args)
 
 
-def refuse_markdown(args: argparse.Namespace) -> None:
-    """Raise before anything is measured if the Markdown page cannot be written."""
-    if args.markdown == STDOUT and args.json:
-        raise ConfigError("--markdown - and --json: expected one of them on standard output, got both. Name a file.")
-    if args.markdown and args.markdown != STDOUT:
-        must_be_file(args.markdown)
+def refuse_choice(args: argparse.Namespace) -> None:
+    """Raise unless exactly one way to choose runs was given; --utility and --sensitivity alone mean all runs."""
+    ways = {"RUN names": args.names, "--all": args.all, "--where": args.where}
+    given = [way for way, value in ways.items() if value]
+    if len(given) > 1:
+        raise ConfigError(f"the runs to audit: expected one of {', '.join(ways)}, got {' and '.join(given)}")
+    if not (given or args.utility or args.sensitivity):
+        raise ConfigError(
+            "nothing to audit: expected RUN names, --all for every finished run of the store, --where KEY=VALUE for "
+            "some of them, or --model package.module:factory"
+        )
+    if args.jobs is not None and not args.with_controls:
+        raise ConfigError("--jobs: expected with --with-controls, which trains runs, got it without. Leave it out.")
+    if args.jobs == 0:
+        raise ConfigError("--jobs: expected at least 1, got 0")
+
+
+def refuse_pages(args: argparse.Namespace) -> None:
+    """Raise before anything is measured if a page cannot be written."""
+    printed = [f"{flag(name)} -" for name in PAGES if getattr(args, name) == STDOUT] + ["--json"] * args.json
+    if len(printed) > 1:
+        told = " and ".join(printed)
+        raise ConfigError(f"{told}: expected one of them on standard output, got both. Name a file.")
+    for path in (getattr(args, name) for name in PAGES):
+        if path and path != STDOUT:
+            must_be_file(path)
+    if args.all_settings and not (args.markdown or args.latex):
+        raise ConfigError("--all-settings: expected with --markdown or --latex, whose page it is about, got neither.")
+
+
+def write_pages(args: argparse.Namespace, parts: Sequence[Part]) -> None:
+    """Write the page in every form that was asked for."""
+    from faudit.audit.sheet import as_latex, as_markdown
+
+    for name, form in zip(PAGES, (as_markdown, as_latex), strict=True):
+        if path := getattr(args, name):
+            write_page(path, form(parts))
+
+
+def is_quiet(args: argparse.Namespace) -> bool:
+    """Whether a page takes the place of the result on standard output."""
+    return STDOUT in (args.markdown, args.latex)
 
 
 def flag(name: str) -> str:
@@ -111,25 +179,31 @@ def flag(name: str) -> str:
 
 
 def audit_runs(args: argparse.Namespace) -> int:
-    from faudit.audit.audit import ControlIndex, audit
+    from faudit.audit.audit import ControlIndex, audit, must_have_ended
     from faudit.audit.method import methods, worst
-    from faudit.audit.page import page
+    from faudit.audit.page import appendix
     from faudit.audit.protocol import protocol
     from faudit.audit.utility import sensitivity, utility
 
     asked = protocol(args.protocol)
-    runs = each_once([run_named(name, args.runs) for name in args.names] or finished(args.runs))
+    found = [run for name in args.names for run in audited_as(name, args.runs)]
+    runs = each_once(found or finished(args.runs, args.where))
+    for run in runs:
+        must_have_ended(run)  # before a control is trained for it
     if args.with_controls:
-        make_controls(runs, data_dir=args.data_dir)
+        make_controls(runs, data_dir=args.data_dir, jobs=args.jobs)
     beside = {store: ControlIndex(store) for store in {run.path.parent for run in runs}}
     audited, refused = [], []
-    for run in runs:
-        try:
-            audited.append(audit(run, asked, data_dir=args.data_dir, beside=beside[run.path.parent]))
-        except FauditError as error:
-            if args.names:
-                raise
-            refused.append(error)
+    with counting("audit") as tell_count:
+        tell_count(0, len(runs), "")
+        for place, run in enumerate(runs, start=1):
+            try:
+                audited.append(audit(run, asked, data_dir=args.data_dir, beside=beside[run.path.parent]))
+            except FauditError as error:
+                if args.names:
+                    raise
+                refused.append(error)
+            tell_count(place, len(runs), run.name)
     if not audited:
         raise refused[0]
     remark([*(text for one in audited for text in one.remarks), *(f"left out: {error}" for error in refused)])
@@ -139,9 +213,9 @@ def audit_runs(args: argparse.Namespace) -> int:
         "sensitivity": sensitivity(audited, asked) if args.sensitivity else None,
     }
     together = worst([one.verdict for one in audited])
-    if args.markdown:
-        text = page(audited, asked, utility_of=extra["utility"], sensitivity_of=extra["sensitivity"])
-        write_page(args.markdown, text)
+    if args.markdown or args.latex:
+        tables = {f"{name}_of": table for name, table in extra.items()}
+        write_pages(args, appendix(audited, asked, **tables, all_settings=args.all_settings))
     if args.json:
         print_json(
             {
@@ -152,26 +226,32 @@ def audit_runs(args: argparse.Namespace) -> int:
                 **{name: table for name, table in extra.items() if table is not None},
             }
         )
-    elif args.markdown != STDOUT:
+    elif not is_quiet(args):
         tell(audited, by_method, **extra)
     return VERDICTS[together]
 
 
-def finished(store: Path) -> list[Run]:
-    """Every finished run of a store. Damaged runs are reported and left out."""
-    from faudit.store.run import ENDED, runs_in
+def audited_as(name: str, store: Path) -> list[Run]:
+    """The run of a name or prefix, or every run that fits a pattern."""
+    return runs_named(name, store) if any(letter in name for letter in PATTERN) else [run_named(name, store)]
 
-    runs = []
-    for run in runs_in(store):
-        try:
-            run.config()
-        except FauditError as error:
-            remark([f"left out: {error}"])
-            continue
-        if run.status in ENDED:
-            runs.append(run)
+
+def finished(store: Path, where: list[str]) -> list[Run]:
+    """The finished runs of a store that match the conditions. Damaged runs and copies are reported and left out."""
+    from faudit.store.index import entries
+    from faudit.store.run import ENDED, Run
+    from faudit.store.where import conditions, matches
+
+    found, damaged = entries(store)
+    wanted = conditions(where, found)
+    remark(damaged)
+    matching = [entry for entry in found if matches(entry, wanted)]
+    runs = [Run(Path(entry["run"])) for entry in matching if entry["status"] in ENDED]
+    if len(runs) < len(matching):
+        remark([f"left out: {len(matching) - len(runs)} of {len(matching)} runs, which are not finished"])
     if not runs:
-        raise ConfigError(f"nothing to audit: expected RUN names or a store with finished runs, got none in {store}")
+        asked = f" with {' '.join(where)}" if where else ""
+        raise ConfigError(f"nothing to audit: expected a store with finished runs{asked}, got none in {store}")
     return runs
 
 
@@ -184,7 +264,7 @@ def each_once(runs: list[Run]) -> list[Run]:
     return list({run.path: run for run in runs if str(run.path) not in twice}.values())
 
 
-def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
+def make_controls(runs: list[Run], *, data_dir: Path | None, jobs: int | None) -> None:
     """Train the missing matched frozen runs, in the store of each run, for the rules that have a control."""
     from faudit.audit.audit import ControlIndex, control_of
     from faudit.sweep.engine import cores
@@ -198,7 +278,7 @@ def make_controls(runs: list[Run], *, data_dir: Path | None) -> None:
         configs = [config for config in configs if not isinstance(config, WatchedConfig)]
         configs = [config for config in configs if RULES[config.rule].no_control is None]
         wanted = [control_of(config) for config in configs if there.control(config) is None]
-        outcome = run_all(wanted, store, data_dir=data_dir, jobs=cores())
+        outcome = run_all(wanted, store, data_dir=data_dir, jobs=jobs or cores())
         remark([f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items()])
 
 
@@ -229,11 +309,12 @@ def audit_factory(args: argparse.Namespace) -> int:
         raise ConfigError(unknown("dataset", args.data, list(DATASETS)))
     if args.samples == 0:
         raise ConfigError("--samples: expected at least 1, got 0")
+    from faudit.audit.page import model_appendix
     from faudit.audit.protocol import protocol
     from faudit.watch.model import audit_model
     from faudit.watch.weights import load_weights
 
-    protocol(args.protocol)
+    asked = protocol(args.protocol)
     with here():
         model = built(args.model)
         credit = named(args.credit, "--credit") if args.credit else None
@@ -243,21 +324,35 @@ def audit_factory(args: argparse.Namespace) -> int:
     x, y = dataset.buffer(SAMPLES if args.samples is None else args.samples)
     dtype = next((value.dtype for value in model.parameters() if value.is_floating_point()), None)
     x = dataset.normalise(x, dtype) if dtype else dataset.normalise(x)
-    audited = audit_model(
-        model,
-        [(x, y)],
-        taps=args.taps,
-        credit=credit,
-        frozen=args.frozen_accuracy or (),
-        protocol=args.protocol,
-    )
-    if args.markdown:
-        write_page(args.markdown, audited.page(args.model))
+    with counting(f"audit of {args.model}") as tell_count:
+        tell_count(0, 1, "")
+        audited = audit_model(
+            model,
+            [(x, y)],
+            taps=args.taps,
+            credit=credit,
+            frozen=args.frozen_accuracy or (),
+            protocol=args.protocol,
+        )
+    if args.markdown or args.latex:
+        facts = {"model": args.model, "taps": " ".join(args.taps), "credit": args.credit or "none given"}
+        facts["data"] = f"{args.data}, SHA-256 {dataset.fingerprint()}"
+        facts["weights"] = f"SHA-256 {digest_of(args.weights)}" if args.weights else "as the factory made them"
+        parts = model_appendix(
+            args.model, asked, taps=audited.table(), samples=audited.samples, verdict=audited.verdict, facts=facts
+        )
+        write_pages(args, parts)
     if args.json:
         print_json({"model": args.model, **audited.to_json()})
-    elif args.markdown != STDOUT:
+    elif not is_quiet(args):
         print(audited)
     return VERDICTS[audited.verdict.verdict]
+
+
+def digest_of(path: Path) -> str:
+    """The hash of a file."""
+    with refusals(path):
+        return hashlib.sha256(contents(path)).hexdigest()
 
 
 def built(target: str) -> nn.Module:

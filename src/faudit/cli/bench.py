@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from faudit.cli.flags import Parser, add_json, count
 from faudit.cli.output import print_json, refuse_stdout
+from faudit.cli.progress import counting
 from faudit.config import key
 from faudit.errors import ConfigError
 
@@ -18,7 +18,11 @@ Told = tuple[dict[str, Any], list[str]]  # a result as JSON, and as lines to pri
 
 
 HELP = "measure the speed of faudit, or test the audit protocol on planted networks"
-ABOUT = (
+EXAMPLES = (
+    "faudit bench train",
+    "faudit bench protocol --seeds 7 --jobs 2 --out protocol",
+)
+WHAT = (
     "train: an epoch against a plain PyTorch trainer; audit: an audit against an epoch; "
     "rules: a step of every rule against BP's; watch: a watched epoch and step against plain ones; "
     "sweep: a sweep against single runs; "
@@ -27,7 +31,7 @@ ABOUT = (
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("what", choices=list(BENCHES), metavar="|".join(BENCHES), help=ABOUT)
+    own.add_argument("what", choices=list(BENCHES), metavar="|".join(BENCHES), help=WHAT)
     own.add_argument(
         "--seeds", type=count, nargs="+", metavar="S", help="protocol: seeds of the networks (default: 7 8 9)"
     )
@@ -121,8 +125,9 @@ def bench_protocol(*, seeds: Sequence[int], jobs: int | None, out: Path) -> Told
     if jobs == 0:
         raise ConfigError("--jobs: expected at least 1, got 0")
     rows = out / "rows.jsonl"
-    for done, wanted in all_rows(seeds, out=rows, jobs=jobs or cores()):
-        print(f"{done} of {wanted} networks measured", file=sys.stderr)
+    with counting("bench protocol") as tell:
+        for place, (done, wanted) in enumerate(all_rows(seeds, out=rows, jobs=jobs or cores())):
+            tell(done, wanted, "networks measured" if place else "")
     result = document(cases_of(seeds, out=rows), seeds=seeds, code=made_by())
     write_json(out / "confusion.json", result)
     write_text(out / "confusion.md", page(result))

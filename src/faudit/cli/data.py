@@ -12,6 +12,10 @@ from faudit.errors import ConfigError
 from faudit.registry import unknown
 
 HELP = "download the files of a dataset, or check them"
+EXAMPLES = (
+    "faudit data fetch cifar10 --data-dir data",
+    "faudit data check mnist --data-dir data",
+)
 
 
 def add_flags(own: Parser) -> None:

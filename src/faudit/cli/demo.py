@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from faudit.audit.protocol import DEFAULT, protocol
 from faudit.cli.flags import Parser
-from faudit.cli.output import refuse_stdout, remark, say
+from faudit.cli.output import refuse_stdout, remark, say, width
 from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.figures import FIGURES
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from faudit.figures.plan import Plan
 
 HELP = "train BP, FA, DFA and baselines on the shipped digits, audit them, draw figures and write a report"
+EXAMPLES = ("faudit demo --out demo",)
 DRAWN = ("snapshot-resmlp", "penalty-sweep")
 EPOCHS = 30
 
@@ -56,7 +57,7 @@ def add_flags(own: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from faudit.audit.judge import TRUSTWORTHY
-    from faudit.cli.tables import runs_table
+    from faudit.cli.tables import COLUMNS, NEEDED, fitted, run_lines
     from faudit.report.vega import MISSING, is_installed
     from faudit.store.run import Run
     from faudit.store.summary import overview
@@ -69,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     if outcome.left:
         raise StoreError("\n".join(f"{run} was not made: {reason}" for run, reason in outcome.left.items()))
     named = [(config.label(), Run(runs / config.run_id)) for config in demo_runs()]
-    say(runs_table([{**overview(run), "run_id": name} for name, run in named]))
+    lines = run_lines([{**overview(run), "run": name} for name, run in named], [])
+    say(fitted(COLUMNS, lines, needed=NEEDED, width=width()))
     print(f"runs: {runs}")
     found = verdicts(args.out)
     for name, (word, reason) in found.items():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_plan, add_where, plan_of
 from faudit.cli.output import complain, refuse_stdout, remark
+from faudit.cli.progress import counting
 from faudit.errors import ConfigError, StoreError
 from faudit.papers import PAPERS
 from faudit.store.files import STDOUT
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from faudit.papers.paper import Paper
 
 HELP = "write the runs as a paper's result files, or as one table"
+EXAMPLES = (
+    "faudit export --format csv --where rule=dfa --out rows.csv",
+    "faudit export --out results --data digits --epochs 30",
+)
 TABLES = ("csv", "parquet")
 OF_PAPER = {"data": "data", "epochs": "epochs", "seeds": "seed"}  # flags of a paper's plan → settings of --where
 
@@ -94,7 +99,8 @@ def recipe_of(runs: Path, paper: Paper) -> tuple[str, int | None]:
 def export_table(args: argparse.Namespace) -> int:
     from faudit.store.table import export
 
-    count, damaged = export(args.runs, args.out, form=args.format, where=args.where)
+    with counting("export") as tell:
+        count, damaged = export(args.runs, args.out, form=args.format, where=args.where, progress=tell)
     complain(damaged)
     if args.out != STDOUT:
         print(args.out)

@@ -10,6 +10,10 @@ from faudit.cli.output import refuse_stdout, remark
 from faudit.figures import FIGURES
 
 HELP = "draw one figure from the runs of a store, or list the runs that are missing"
+EXAMPLES = (
+    "faudit figure penalty-sweep --out penalty.pdf --venue icml",
+    "faudit figure snapshot-resmlp --data digits --epochs 30 --seeds 42 --out snapshot.png",
+)
 
 
 def add_flags(own: Parser) -> None:

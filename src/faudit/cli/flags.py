@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.registry import unknown
 from faudit.settings import whole
+from faudit.sweep.trackers import TRACKERS
 
 if TYPE_CHECKING:
     from faudit.figures.plan import Plan, Recipe
     from faudit.papers.paper import Paper
 
 
+class Help(argparse.HelpFormatter):
+    """Help that breaks no name at its hyphen and keeps indented lines whole, so that both can be copied."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(
+            line if line.startswith(" ") else super(Help, self)._fill_text(line, width, indent)
+            for line in text.splitlines()
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """argparse that raises ``ConfigError`` and does not accept abbreviated flags."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
+        super().__init__(allow_abbrev=False, formatter_class=Help, **options)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}. See `{self.prog} --help`.")
+
+
+def examples(command: ModuleType) -> str:
+    """The examples of a command's module, as its help ends with them."""
+    return "\n".join(["examples:", *(f"  {line}" for line in getattr(command, "EXAMPLES", ()))])
 
 
 def count(text: str) -> int:
@@ -58,8 +79,9 @@ def add_data_dir(own: Parser) -> None:
 def add_where(own: Parser) -> None:
     """``--where``: select runs of a store."""
     own.add_argument(
-        "--where", action="append", default=[], metavar="KEY=VALUE",
-        help="only runs with this setting or status; with several, all keys must match, each with one of its values",
+        "--where", action="append", default=[], metavar="CONDITION",
+        help="only runs with this setting, status or result (rule=dfa, epochs>=30, test_acc>0.9), or of this name; "
+        "with several, all keys must match, each with one of its values",
     )  # fmt: skip
 
 
@@ -74,6 +96,18 @@ def add_plan(own: Parser) -> None:
 def add_venue(own: Parser) -> None:
     """``--venue``: the page width of figures."""
     own.add_argument("--venue", default="neurips", help="page width: neurips, icml or iclr (default: neurips)")
+
+
+def add_trackers(own: Parser) -> None:
+    """One flag for each tracker: the folder that it writes."""
+    group = own.add_argument_group("trackers, which use no network")
+    for name in TRACKERS:
+        group.add_argument(f"--{name}", type=Path, metavar="DIR", help=TRACKERS.summary(name).rstrip("."))
+
+
+def trackers_of(args: argparse.Namespace) -> dict[str, Path]:
+    """The trackers that were asked for, with their folders."""
+    return {name: folder for name in TRACKERS if (folder := getattr(args, name)) is not None}
 
 
 def plan_of(args: argparse.Namespace, paper: Paper | Recipe) -> Plan:

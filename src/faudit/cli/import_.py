@@ -10,6 +10,7 @@ from faudit.cli.output import complain
 from faudit.papers import PAPERS
 
 HELP = "read a paper's result files as runs that are marked as imported"
+EXAMPLES = ("faudit import results/*.json --runs runs",)
 
 
 def add_flags(own: Parser) -> None:

@@ -19,6 +19,10 @@ from faudit.rules import RULES
 from faudit.sweep import STUDIES
 
 HELP = "list the networks, rules, optimizers, datasets, probes, checks, figures, studies or papers that faudit has"
+EXAMPLES = (
+    "faudit list rules",
+    "faudit list papers --json",
+)
 FAMILIES: dict[str, Registry[Any]] = {
     "nets": NETS, "rules": RULES, "optimizers": OPTIMIZERS, "data": DATASETS, "probes": PROBES, "checks": CHECKS,
     "figures": FIGURES, "studies": STUDIES, "papers": PAPERS,

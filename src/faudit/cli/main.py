@@ -12,10 +12,27 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from faudit import __version__
-from faudit.cli import audit, bench, data, demo, export, figure, import_, report, reproduce, serve, show, sweep, train
+from faudit.cli import (
+    audit,
+    bench,
+    compare,
+    completion,
+    data,
+    demo,
+    export,
+    figure,
+    import_,
+    plot,
+    report,
+    reproduce,
+    serve,
+    show,
+    sweep,
+    train,
+)
 from faudit.cli import list as list_
 from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
-from faudit.cli.flags import Parser
+from faudit.cli.flags import Parser, examples
 from faudit.cli.output import Unwritten, complain, prepare_streams, silence_stdout
 from faudit.errors import OUT_OF_MEMORY, ConfigError, FauditError, is_out_of_memory
 from faudit.registry import unknown
@@ -29,12 +46,15 @@ COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
     "audit": audit,
     "figure": figure,
+    "plot": plot,
+    "compare": compare,
     "reproduce": reproduce,
     "export": export,
     "import": import_,
     "report": report,
     "serve": serve,
     "bench": bench,
+    "completion": completion,
 }
 MAKE_RUNS = ("train", "sweep", "reproduce", "demo")
 
@@ -104,9 +124,10 @@ def parser(command: str | None = None, words: Sequence[str] = ()) -> Parser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     for name, module in COMMANDS.items():
         # The help of train depends on the chosen net, rule and optimizer, so train has its own --help.
-        own = commands.add_parser(name, help=module.HELP, description=module.HELP, add_help=module is not train)
+        own = commands.add_parser(name, help=module.HELP, add_help=module is not train)
         own.set_defaults(run=module.run, own=own)
         if command in (None, name):
+            own.description, own.epilog = getattr(module, "ABOUT", module.HELP), examples(module)
             module.add_flags(own)
             if module is train:
                 train.add_own_flags(own, words)

@@ -9,6 +9,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 LONG = 2000  # characters of a line on stderr
+WIDE = 240  # characters of a line in a pipe
 
 
 class Unwritten(Exception):
@@ -96,11 +98,16 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, allow_nan=False))
 
 
+def width() -> int:
+    """The characters in a line of stdout: those of the terminal, and many in a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+
+
 def say(*things: Any) -> None:
     """Print tables and text on stdout. In a pipe, lines are not narrowed; square brackets are not markup."""
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 240)
+    console = Console(highlight=False, markup=False, emoji=False, width=width())
     for thing in things:
         if isinstance(thing, str):
             print(thing)

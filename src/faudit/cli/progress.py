@@ -1,55 +1,15 @@
-"""Show progress on stderr: a bar on a terminal, plain lines otherwise."""
+"""Show the progress of a download on stderr: a bar on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
-from faudit.formats import share, size, times
-from faudit.store.rows import Row, growth
-
-
-def shown(rows: Iterator[Row], *, total: int, title: str) -> None:
-    """Consume the rows of a run and show each."""
-    if sys.stderr.isatty():
-        _bar(rows, total=total, title=title)
-    else:
-        for row in rows:
-            print(f"{title}  epoch {row['epoch']}/{total}  {sentence(row)}", file=sys.stderr, flush=True)
-
-
-def sentence(row: Row) -> str:
-    """The main numbers of a row, for a plain line."""
-    test = f"  test {share(row['test_acc'])}" if row["test_acc"] is not None else ""
-    hidden = row["hidden_norms"]
-    return (
-        f"acc {share(row['acc_eval'])}{test}  loss {size(row['loss_eval'])}  "
-        f"‖h_L‖ {size(hidden[-1])}  growth {times(growth(hidden))}  ‖g_L‖ {size(row['grad_norms'][-1])}"
-    )
-
-
-def brief(row: Row) -> str:
-    """Fewer numbers, for the end of a bar in a terminal of 80 columns."""
-    hidden = row["hidden_norms"]
-    return f"acc {share(row['acc_eval'])}  ‖h_L‖ {size(hidden[-1])}  growth {times(growth(hidden))}"
-
-
-def _bar(rows: Iterator[Row], *, total: int, title: str) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn(title),
-        BarColumn(bar_width=16),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[says]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total, says="")
-        for row in rows:
-            bar.update(task, completed=row["epoch"], says=brief(row))
+EVERY = 1.0  # seconds between two plain lines of a count
+SLOW = 2.0  # seconds before the first plain line of a count: a quick command prints none
 
 
 @contextmanager
@@ -59,10 +19,24 @@ def downloads() -> Iterator[Callable[[str, int, int | None], None]]:
         yield _finished_lines()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     tasks: dict[str, TaskID] = {}
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as bar:
 
         def tell(name: str, done: int, total: int | None) -> None:
@@ -76,11 +50,85 @@ def downloads() -> Iterator[Callable[[str, int, int | None], None]]:
 def _finished_lines() -> Callable[[str, int, int | None], None]:
     """Print one line at every tenth of a file, which is enough for a log."""
     told: dict[str, int] = {}
+    paces: dict[str, Pace] = {}
 
     def tell(name: str, done: int, total: int | None) -> None:
         tenth = 10 * done // total if total else done >> 24
+        left = paces.setdefault(name, Pace()).left(done, total) if total else ""
         if tenth > told.get(name, -1):
             told[name] = tenth
-            print(f"{name}  {done:,} of {f'{total:,}' if total else '?'} bytes", file=sys.stderr, flush=True)
+            size = f"{total:,}" if total else "?"
+            print(f"{name}  {done:,} of {size} bytes  {left}".rstrip(), file=sys.stderr, flush=True)
+
+    return tell
+
+
+class Pace:
+    """Estimates the time that is left from the speed since the first call."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self._first: int | None = None
+
+    def left(self, done: int, total: int) -> str:
+        """The time left in words; empty if nothing was done since the first call, or all is done."""
+        if self._first is None:
+            self.began, self._first = time.monotonic(), done
+        if done <= self._first or done >= total:
+            return ""
+        seconds = (time.monotonic() - self.began) / (done - self._first) * (total - done)
+        return f"{timedelta(seconds=round(seconds))} left"
+
+
+@contextmanager
+def counting(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show how many of several things are done, and the time left. Yields a function of (done, total, the last one).
+
+    Call it first with what was done before. Plain lines, one for each thing, begin after two seconds.
+    """
+    if not sys.stderr.isatty():
+        yield _counted_lines(title)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[says]}", markup=False),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(title, total=None, says="")
+
+    def tell(done: int, total: int, says: str) -> None:
+        bar.start()  # here, since there can be one live display at a time, and a sweep may come first
+        bar.update(task, completed=done, total=total, says=says)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
+
+
+def _counted_lines(title: str) -> Callable[[int, int, str], None]:
+    """Print a line for each thing that is done, one a second at most, once two seconds have passed."""
+    pace, told = Pace(), 0.0
+
+    def tell(done: int, total: int, says: str) -> None:
+        nonlocal told
+        left, now = pace.left(done, total), time.monotonic()
+        if says and total > 1 and now - pace.began >= SLOW and now - told >= EVERY:
+            told = now
+            print(f"{title}  {done}/{total}  {says}  {left}".rstrip(), file=sys.stderr, flush=True)
 
     return tell

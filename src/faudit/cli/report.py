@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from faudit.report.collection import Collection
 
 HELP = "write the runs of a store as one page: verdicts, tables, plots and claims"
+EXAMPLES = (
+    "faudit report --out report.html",
+    "faudit report --where rule=dfa --out dfa.html",
+)
 
 
 def add_flags(own: Parser) -> None:
@@ -64,9 +68,10 @@ def collection(args: argparse.Namespace) -> Collection:
     """The runs that the flags select, not yet read."""
     from faudit.audit.protocol import protocol
     from faudit.report.collection import Collection
-    from faudit.store.index import conditions, matches
+    from faudit.store.index import entries
+    from faudit.store.where import conditions, matches
 
-    wanted = conditions(args.where)
+    wanted = conditions(args.where, entries(args.runs)[0]) if args.where else []
     return Collection(args.runs, protocol(args.protocol), args.where, lambda entry: matches(entry, wanted))
 
 

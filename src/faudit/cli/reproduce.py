@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from faudit.cli.flags import Parser, add_data_dir, add_plan, add_venue, count, plan_of
 from faudit.cli.output import complain, refuse_stdout, remark
+from faudit.cli.progress import counting
 from faudit.cli.sweep import forecast
 from faudit.figures import FIGURES, OF_STUDIES
 from faudit.papers import PAPERS
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from faudit.papers.reproduce import Result
 
 HELP = "train the missing runs of a paper, draw its figures, and compare its claims with the logs"
+EXAMPLES = (
+    "faudit reproduce faeval --data digits --epochs 2",
+    "faudit reproduce all --dry-run",
+)
 
 
 def add_flags(own: Parser) -> None:
@@ -54,9 +59,11 @@ def run(args: argparse.Namespace) -> int:
     codes, absent = [], []
     for paper, plan in plans:
         out = Path(paper.name) if args.out is None else args.out / paper.name if len(plans) > 1 else args.out
-        result = reproduce(
-            args.name, paper, plan=plan, runs=args.runs, out=out, data_dir=args.data_dir, jobs=jobs, venue=args.venue
-        )
+        with counting(f"reproduce {paper.name}") as progress:
+            result = reproduce(
+                args.name, paper, plan=plan, runs=args.runs, out=out, data_dir=args.data_dir, jobs=jobs,
+                venue=args.venue, progress=progress,
+            )  # fmt: skip
         if result.absent:
             absent.append(result.absent)
         if not result.absent or result.left:

@@ -11,6 +11,7 @@ from faudit.cli.report import add_protocol, collection
 from faudit.errors import ConfigError
 
 HELP = "show the page of a store in a browser, live while runs train"
+EXAMPLES = ("faudit serve --runs runs",)
 PORT = 8421
 
 

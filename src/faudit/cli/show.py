@@ -1,4 +1,4 @@
-"""``faudit show``: show the runs of a store, or one run in full."""
+"""``faudit show``: show the runs of a store, the seeds of each method together, or one run in full."""
 
 from __future__ import annotations
 
@@ -7,18 +7,32 @@ import json
 from typing import Any
 
 from faudit.cli.flags import Parser, add_json, add_runs, add_where
-from faudit.cli.output import complain, print_json, say
+from faudit.cli.output import complain, print_json, say, width
 from faudit.errors import ConfigError
 
 HELP = "show all runs as a table, one run with all its rows, or the method card of a rule (`show rule NAME`)"
+EXAMPLES = (
+    "faudit show --where rule=dfa",
+    "faudit show resmlp-dfa-digits-s42-4b3b10dc95",
+    "faudit show rule dfa",
+)
 
 
 def add_flags(own: Parser) -> None:
-    own.add_argument("name", nargs="?", metavar="RUN", help="a run's directory, or its name in the store; or `rule`")
+    own.add_argument(
+        "name", nargs="?", metavar="RUN",
+        help="a run's directory, or its name in the store, or a prefix or pattern of names; or `rule`",
+    )  # fmt: skip
     own.add_argument("member", nargs="?", metavar="NAME", help="after `rule`: the name of a rule")
     add_runs(own)
     add_json(own)
     add_where(own)
+    own.add_argument("--group", action="store_true", help="one line per method: mean ± s.d. over its finished seeds")
+    own.add_argument(
+        "--sort", metavar="KEY", help="sort by a setting, a result such as test_acc or growth, status or run"
+    )
+    own.add_argument("--descending", action="store_true", help="with --sort: the largest first")
+    own.add_argument("--latex", action="store_true", help="print the table in LaTeX (booktabs)")
 
 
 def as_json(entry: dict[str, Any]) -> str:
@@ -30,31 +44,65 @@ def as_json(entry: dict[str, Any]) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    from faudit.cli.tables import run_table, runs_table, settings_line
-    from faudit.store.index import conditions, entries, matches
-    from faudit.store.rows import to_line
-    from faudit.store.run import run_named
-    from faudit.store.summary import overview
+    from faudit.store.run import PATTERN, run_named, runs_named
 
     if args.member:
         return card(args)
+    if args.json and (args.latex or args.group):
+        other = "--latex" if args.latex else "--group"
+        raise ConfigError(f"--json: expected without {other}, got both. --json lists every run in full.")
+    if args.descending and not args.sort:
+        raise ConfigError("--descending: expected with --sort KEY, got it without")
     if args.name and args.where:
         raise ConfigError(f"--where selects runs of a store: expected no RUN with it, got {args.name!r}")
-    if args.name:
-        chosen = run_named(args.name, args.runs)
-        entry = overview(chosen)  # raises if the run is damaged
-        if args.json:
-            print_json({**entry, "rows": [json.loads(to_line(row)) for row in chosen.rows()]})
-        else:
-            say(run_table(chosen), settings_line(chosen))
-        return 0
+    if not args.name:
+        return show_many(args)
+    named = runs_named(args.name, args.runs)
+    if len(named) == 1 or not any(letter in args.name for letter in PATTERN):
+        return show_one(args, run_named(args.name, args.runs))
+    return show_many(args, {run.name for run in named})
+
+
+def show_one(args: argparse.Namespace, chosen: Any) -> int:
+    """Show one run with all its rows."""
+    from faudit.cli.tables import run_table, settings_line
+    from faudit.store.rows import to_line
+    from faudit.store.summary import overview
+
+    for flag in ("group", "sort", "latex"):
+        if getattr(args, flag):
+            raise ConfigError(f"--{flag} is for a list of runs: expected no RUN with it, got {args.name!r}")
+    entry = overview(chosen)  # raises if the run is damaged
+    if args.json:
+        print_json({**entry, "rows": [json.loads(to_line(row)) for row in chosen.rows()]})
+    else:
+        print(chosen.name)
+        say(run_table(chosen, width=width()), settings_line(chosen))
+    return 0
+
+
+def show_many(args: argparse.Namespace, names: set[str] | None = None) -> int:
+    """Show the runs of a store that are asked for."""
+    from faudit.cli.tables import COLUMNS, LEFT, SETTINGS, by_method, group_lines, group_table, run_lines, runs_table
+    from faudit.latex import tabular
+    from faudit.store.index import entries
+    from faudit.store.where import chosen, named, ordered, varying
+
     found, damaged = entries(args.runs)
-    wanted = conditions(args.where, found)
-    found = [entry for entry in found if matches(entry, wanted)]
+    found = chosen(found, args.where, store=str(args.runs))
+    found = [entry for entry in found if names is None or named(entry) in names]
+    if args.sort:
+        found = ordered(found, args.sort, largest_first=args.descending)
+    elif args.group:
+        found = by_method(found)
     if args.json:
         print("[" + ",\n".join(map(as_json, found)) + "]")
+    elif args.latex:
+        differ = list(varying(found, besides=("net", "rule", "data", "seed", "epochs")))
+        lines = group_lines(found) if args.group else [[*COLUMNS, SETTINGS], *run_lines(found, differ)]
+        print(tabular(lines, columns="".join("l" if name in LEFT else "r" for name in lines[0])))
     else:
-        say(runs_table(found))
+        say((group_table if args.group else runs_table)(found, width=width()))
     complain(damaged)
     return 2 if damaged else 0
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from faudit.cli.flags import Parser, add_runs, count
+from faudit.cli.flags import Parser, add_runs, add_trackers, count, trackers_of
 from faudit.cli.output import complain, remark, say
 from faudit.config import RunConfig, needs_files
 from faudit.sweep import ENGINES, STUDIES
@@ -15,6 +15,10 @@ COLUMNS = ("run", "state", "epochs", "about")  # of the table that --dry-run pri
 
 
 HELP = "train the missing runs of a study, each exactly once"
+EXAMPLES = (
+    "faudit sweep rules --dry-run",
+    "faudit sweep study.toml --jobs 4",
+)
 
 
 def add_flags(own: Parser) -> None:
@@ -43,7 +47,7 @@ def add_flags(own: Parser) -> None:
     )
     own.add_argument("--retry-failed", action="store_true", help="train failed runs again, from epoch 0")
     own.add_argument("--max-runs", type=count, metavar="N", help="most runs that a study may have (default: 10,000)")
-    own.add_argument("--tensorboard", type=Path, metavar="DIR", help="also write the rows as TensorBoard events there")
+    add_trackers(own)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         remark(refuse_other_data(configs, args.runs, data_dir=args.data_dir))
     if args.dry_run:
         return forecast(configs, runs=args.runs, jobs=args.jobs)
-    outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, board=args.tensorboard)
+    outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, trackers=trackers_of(args))
     complain(f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items())
     if outcome.failed and not args.retry_failed:
         remark(["failed runs are not trained again; use --retry-failed to do so"])

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs
+from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, add_trackers, trackers_of
 from faudit.cli.output import complain, print_json, remark
-from faudit.config import FAMILIES, RunConfig, key, known, needs_files, own_member
-from faudit.settings import Setting, epoch_list
+from faudit.config import FAMILIES, RunConfig, key, known, needs_files, own_member, registry_of
+from faudit.settings import OneOf, Setting, epoch_list
 
 if TYPE_CHECKING:
+    from faudit.store.rows import Row
     from faudit.store.run import Run
 
 HELP = "train one run, or resume it; a finished run is not trained again"
+EXAMPLES = (
+    "faudit train --net resmlp --rule dfa --data digits --epochs 30 --batch-size 32 --width 128 --seed 42",
+    "faudit train --config run.toml --seed 43",
+    "faudit train --rule kolen-pollack --help",
+)
 
 
 def add_flags(own: Parser) -> None:
@@ -37,6 +43,7 @@ def add_flags(own: Parser) -> None:
     add_runs(own)
     add_json(own)
     add_data_dir(own)
+    add_trackers(own)
     own.add_argument(
         "--again", action="store_true", help="train from the start; the old files of the run are kept beside it"
     )
@@ -76,8 +83,25 @@ def add_setting(
         others = [f"{written(one.default)} for {member}" for member, one in (readers or {}).items()
                   if one.default != setting.default]  # fmt: skip
         about.append("; ".join([f"default: {written(setting.default)}", *others]))
-    help = f"{setting.help} ({'; '.join(about)})" if about else setting.help
+    text = with_choices(name, setting)
+    help = f"{text} ({'; '.join(about)})" if about else text
     own.add_argument(f"--{key(name)}", help=help.replace("%", "%%"), **options)
+
+
+def choices(name: str, setting: Setting) -> list[str]:
+    """The names that a setting accepts; none if it accepts no names. Own members are not among them."""
+    if name in (*FAMILIES, "data"):
+        return list(registry_of(name))
+    return list(setting.parse.names) if isinstance(setting.parse, OneOf) else []
+
+
+def with_choices(name: str, setting: Setting) -> str:
+    """The help of a setting with the names that it accepts. Controls are derived from rules, so they are not listed."""
+    listed = list(FAMILIES[name].declaring) if name in FAMILIES else choices(name, setting)
+    if all(one in setting.help for one in listed):
+        return setting.help
+    derived = " and frozen-RULE of each" if name == "rule" else ""
+    return f"{setting.help}: {', '.join(listed)}{derived}"
 
 
 def written(default: Any) -> str:
@@ -117,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
         remark([f"the old files of {chosen.path} are in {aside}"])
     if not args.again:
         must_not_begin_again(config, args.runs)
-    finish(config, chosen, data_dir=args.data_dir)
+    finish(config, chosen, data_dir=args.data_dir, trackers=trackers_of(args))
     entry = overview(chosen)
     if args.json:
         print_json(entry)
@@ -129,15 +153,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def finish(config: RunConfig, run: Run, *, data_dir: Path | None) -> None:
+def finish(config: RunConfig, run: Run, *, data_dir: Path | None, trackers: Mapping[str, Path]) -> None:
     """Train the rest of a run. For a run that has ended, torch is imported only to check its data in ``data_dir``."""
     from faudit.store.run import ENDED
 
     if run.status in ENDED and not (data_dir and needs_files(config)):
         run.must_hold(config)
         run.must_be_whole()
-        return
-    from faudit.cli.progress import shown
-    from faudit.train import stream
+        rows: Iterator[Row] = iter(())
+    else:
+        from faudit.train import stream
 
-    shown(stream(config, run, data_dir=data_dir), total=config.epochs, title=config.rule)
+        rows = stream(config, run, data_dir=data_dir)
+    from faudit.store.progress import shown
+    from faudit.sweep.trackers.tracker import followed
+
+    shown(followed(rows, config, run, trackers), total=config.epochs, title=config.rule)

@@ -7,10 +7,13 @@ deviation of the logarithms. An arithmetic band could reach below zero.
 
 from __future__ import annotations
 
+import base64
+import html
 import math
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,11 +54,52 @@ class Figure(ABC):
         """Draw the picture from the numbers alone."""
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A picture with every number in it. A notebook shows the picture; ``save`` writes it with its numbers."""
+
+    name: str
+    numbers: Numbers
+    picture: Picture
+    style: Style
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the picture must know."""
+        return list(self.numbers["remarks"])
+
+    def save(self, *paths: Path | str) -> None:
+        """Write the picture into each of the paths, in the format of its suffix, and its numbers beside it as JSON."""
+        rendered = {path: self.style.rendered(self.picture, suffix(path)) for path in map(Path, paths)}
+        beside = {path.with_suffix(".json") for path in rendered}
+        for path in (*beside, *rendered):  # check all paths first, so that all files are written or none
+            must_be_file(path)
+        for path in beside:
+            write_json(path, self.numbers)
+        for path, contents in rendered.items():
+            write_whole(path, contents)
+
+    def __repr__(self) -> str:
+        return f"Drawn({self.name!r}; write it with .save('FILE.pdf'))"
+
+    def _repr_html_(self) -> str:
+        picture = base64.b64encode(self.style.rendered(self.picture, "png")).decode()
+        notes = "".join(f"<br>{html.escape(remark)}" for remark in self.remarks)
+        image = f'<img src="data:image/png;base64,{picture}" alt="{html.escape(self.name)}" style="max-width: 100%">'
+        return f"<figure>{image}<figcaption>{html.escape(self.name)}{notes}</figcaption></figure>"
+
+
 def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterable[Path]) -> list[str]:
     """Draw a figure into each of the paths, in the format of their suffix, and write its numbers beside them as JSON.
 
     Returns remarks for the reader. Raises if a run is missing, unless the table is partial.
     """
+    drawn(name, figure, table, style=style).save(*paths)
+    return table.remarks
+
+
+def drawn(name: str, figure: Figure, table: Table, *, style: Style) -> Drawn:
+    """Draw a figure. Raises if a run is missing, unless the table is partial."""
     shown = figure.experiments or tuple(table.plan.recipe.experiments)
     missing = table.missing(shown)
     if missing and not table.partial:
@@ -65,16 +109,7 @@ def make(name: str, figure: Figure, table: Table, *, style: Style, paths: Iterab
     for experiment, seeds in by_experiment(missing).items():
         table.remark(f"missing: {experiment}, seed {', '.join(seeds)}")
     numbers = {**headed(name, figure, table), "remarks": list(table.remarks)}
-    picture = style.drawn(figure, numbers)
-    rendered = {path: style.rendered(picture, suffix(path)) for path in paths}
-    beside = {path.with_suffix(".json") for path in rendered}
-    for path in (*beside, *rendered):  # check all paths first, so that all files are written or none
-        must_be_file(path)
-    for path in beside:
-        write_json(path, numbers)
-    for path, contents in rendered.items():
-        write_whole(path, contents)
-    return table.remarks
+    return Drawn(name, numbers, style.drawn(figure, numbers), style)
 
 
 def headed(name: str, figure: Figure, table: Table) -> Numbers:

@@ -12,7 +12,7 @@ import textwrap
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -172,20 +172,24 @@ def values_of(lines: Iterable[dict[str, Any]]) -> list[float]:
     return [v for line in lines for edge in ("middle", "low", "high") for v in line[edge] if v is not None]
 
 
-def decades(ax: Axes, values: Sequence[float]) -> None:
-    """Make the y axis logarithmic over whole decades, with at most five labels."""
+def decades(ax: Axes, values: Sequence[float], *, side: Literal["x", "y"] = "y") -> None:
+    """Make an axis logarithmic over whole decades, with at most five labels."""
     if not values or not ax.axison:
         return
-    ax.set_autoscaley_on(False)  # the limits are set below: automatic limits of a single level would be one point
-    ax.set_yscale("log")
+    axis, set_limits, set_scale = (
+        (ax.yaxis, ax.set_ylim, ax.set_yscale) if side == "y" else (ax.xaxis, ax.set_xlim, ax.set_xscale)
+    )
+    # The limits are set below: automatic limits of a single level would be one point.
+    ax.set_autoscaley_on(False) if side == "y" else ax.set_autoscalex_on(False)
+    set_scale("log")
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
     step = max(1, math.ceil((high - low) / 4))
-    ax.set_ylim(10.0**low, 10.0**high)
-    ax.yaxis.set_major_locator(FixedLocator([10.0**k for k in range(low, high + 1, step)]))
-    ax.yaxis.set_major_formatter(LogFormatterMathtext())
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    set_limits(10.0**low, 10.0**high)
+    axis.set_major_locator(FixedLocator([10.0**k for k in range(low, high + 1, step)]))
+    axis.set_major_formatter(LogFormatterMathtext())
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
 
 
 def level(ax: Axes, value: float, name: str, *, dash: Any = ":", band: dict[str, Any] | None = None) -> None:

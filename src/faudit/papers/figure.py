@@ -62,7 +62,7 @@ class Trajectories(Figure):
                     bar = {"yerr": point["tolerance"], "elinewidth": 0.8, "capsize": 1.5}
                     ax.errorbar(point["epoch"], point["value"], **bar, **mark, clip_on=False)
         legend(picture, axes[0], columns=4)
-        footnote(picture, numbers, lines, what=BAND, tail="")
+        footnote(picture, numbers, lines, what=BAND, tail=" Hollow marks: published, ± tolerance.")
         return picture
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from faudit.figures.plan import Plan
 from faudit.figures.table import Table
 from faudit.formats import printed_angle, printed_cosine, printed_percent, printed_share, printed_size
+from faudit.latex import tabular
 from faudit.papers import PAPERS
 from faudit.papers.claim import VERDICTS, judged
 from faudit.papers.paper import ITSELF, Paper
@@ -89,24 +90,35 @@ def overview(papers: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
     return out
 
 
+WIDTHS = "rp{3.6cm}p{2cm}p{4cm}lp{1.6cm}p{1.8cm}"  # of the columns in LaTeX
+HEAD = ["#", "claim", "published", "ours", "n", "tolerance", "verdict"]
+
+
 def table(entries: list[dict[str, Any]], *, rehearsal: bool = False) -> list[str]:
-    """The table, one line per claim."""
-    head = ["| # | claim | published | ours | n | tolerance | verdict |", "|---|---|---|---|---|---|---|"]
+    """The table in Markdown, one line per claim."""
+    head, *lines = [f"| {' | '.join(line)} |" for line in (HEAD, *cells(entries, rehearsal=rehearsal))]
+    return [head, "|" + "---|" * len(HEAD), *lines]
+
+
+def tex(paper: Paper, entries: list[dict[str, Any]], *, plan: Plan) -> str:
+    """The table in LaTeX, one line per claim."""
+    lines = [[cell.replace("**", "") for cell in line] for line in cells(entries, rehearsal=not plan.is_full)]
+    return tabular([HEAD, *lines], columns=WIDTHS, caption=f"{paper.title} ({paper.reference})")
+
+
+def cells(entries: list[dict[str, Any]], *, rehearsal: bool) -> list[list[str]]:
+    """The cells of each claim."""
     mark = " (rehearsal)" if rehearsal else ""
-    return head + [
-        "| "
-        + " | ".join(
-            [
-                str(entry["number"]),
-                entry["claim"],
-                entry["published"],
-                "; ".join(written(part) for part in entry["parts"]),
-                ", ".join(dict.fromkeys(f"{part['n']}/{part['expected']}" for part in entry["parts"])),
-                ", ".join(dict.fromkeys(allowed(part) for part in entry["parts"])),
-                verdict(entry) + mark,
-            ]
-        )
-        + " |"
+    return [
+        [
+            str(entry["number"]),
+            entry["claim"],
+            entry["published"],
+            "; ".join(written(part) for part in entry["parts"]),
+            ", ".join(dict.fromkeys(f"{part['n']}/{part['expected']}" for part in entry["parts"])),
+            ", ".join(dict.fromkeys(allowed(part) for part in entry["parts"])),
+            verdict(entry) + mark,
+        ]
         for entry in entries
     ]
 

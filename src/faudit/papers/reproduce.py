@@ -8,7 +8,7 @@ what the results were made from, so that a second call does nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from faudit.figures.table import Table
 from faudit.papers import PAPERS
 from faudit.papers.claim import judged
 from faudit.papers.figure import Trajectories
-from faudit.papers.page import page
+from faudit.papers.page import page, tex
 from faudit.papers.paper import Paper, paper_with
 from faudit.registry import unknown
 from faudit.store.files import contents, refusals, write_json, write_text
@@ -94,11 +94,21 @@ def figures_of(name: str, paper: Paper) -> dict[str, tuple[str, Figure]]:
 
 
 def reproduce(
-    name: str, paper: Paper, *, plan: Plan, runs: Path, out: Path, data_dir: Path | None, jobs: int, venue: str
+    name: str,
+    paper: Paper,
+    *,
+    plan: Plan,
+    runs: Path,
+    out: Path,
+    data_dir: Path | None,
+    jobs: int,
+    venue: str,
+    progress: Callable[[int, int, str], None] = lambda *_: None,
 ) -> Result:
     """Train the missing runs and draw; with ``jobs=0``, only draw. Results that are up to date are kept.
 
-    ``name`` is one of the paper's figures or ``claims``. Any other name selects the whole paper.
+    ``name`` is one of the paper's figures or ``claims``. Any other name selects the whole paper. ``progress`` gets
+    (done, total, name) of the figures and claims.
     """
     from faudit.figures.style import Style
 
@@ -115,18 +125,31 @@ def reproduce(
     table = Table(plan, runs, partial=not jobs or bool(result.left))
     if any(table.again().series(experiment) for experiment in experiments):
         make_folder(out)
-        draw(name, paper, table=table, style=style, out=out, result=result)
+        draw(name, paper, table=table, style=style, out=out, result=result, progress=progress)
     else:  # probably a wrong flag: keep the results of an earlier, right call
         told = f"none of its runs is in {runs}. Check --runs, --data, --epochs and --seeds"
         result.absent = f"{paper.name if name in ALL else name}: {told}; the files in {out} are unchanged."
     return result
 
 
-def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, result: Result) -> None:
+def draw(
+    name: str,
+    paper: Paper,
+    *,
+    table: Table,
+    style: Style,
+    out: Path,
+    result: Result,
+    progress: Callable[[int, int, str], None],
+) -> None:
     """Draw the figures and write the claims, unless they are up to date."""
+    figures, claims = figures_of(name, paper), name not in OF_PAPERS
+    total = len(figures) + claims
+    progress(0, total, "")
     marks = remembered(out / MARKS)
     before = dict(marks)
-    for stem, (told, figure) in figures_of(name, paper).items():
+    for place, (stem, (told, figure)) in enumerate(figures.items()):
+        progress(place, total, told)
         files = [out / f"{stem}.{form}" for form in (*FORMATS, "json")]
         found = table.again()
         state = drawn_from(found, figure.experiments, style.venue)
@@ -138,8 +161,9 @@ def draw(name: str, paper: Paper, *, table: Table, style: Style, out: Path, resu
                 continue
             marks[stem] = state
         result.files += files
-    if name not in OF_PAPERS:
-        files = [out / "claims.md", out / "claims.json"]
+    if claims:
+        progress(total - 1, total, "claims")
+        files = [out / "claims.md", out / "claims.json", out / "claims.tex"]
         found = table.again(partial=False)
         state = drawn_from(found, experiments_of("claims", paper), style.venue)
         if marks.get("claims") != state or not all(path.exists() for path in files):
@@ -167,6 +191,7 @@ def write_claims(paper: Paper, table: Table, *, out: Path, result: Result) -> No
     head = {"plan": table.plan.to_json(), "rehearsal": not table.plan.is_full}
     write_json(out / "claims.json", {**head, "claims": entries})
     write_text(out / "claims.md", page(paper, entries, plan=table.plan, remarks=table.remarks))
+    write_text(out / "claims.tex", tex(paper, entries, plan=table.plan) + "\n")
     result.drawn.append("claims")
     result.remarks += [f"claims: {remark}" for remark in table.remarks]
     for entry in entries:

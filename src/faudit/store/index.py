@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,15 @@ from typing import Any
 import orjson
 
 from faudit import __version__
-from faudit.config import all_keys, attribute, known, like
-from faudit.errors import ConfigError, StoreError
-from faudit.registry import unknown
+from faudit.errors import StoreError
 from faudit.store.files import refusals
-from faudit.store.run import ENDED, Run, Status, no_store
+from faudit.store.run import ENDED, Run, no_store
 from faudit.store.summary import overview
-from faudit.store.watched import MARK
 
-FORMAT = 2  # version of the entries; others are read again
+FORMAT = 3  # version of the entries; others are read again
 FROM = 64  # runs; for fewer, the database saves no time
 FILES = ("config.json", "env.json", "rows.jsonl", "done.json", "failed.json")
 ROWS, ENDS = 2, slice(3, 5)  # the two files that end a run
-STATES = (*ENDED, Status.RUNNING, Status.STOPPED)
 
 Overview = dict[str, Any]
 Known = dict[str, tuple[str, bytes, int]]  # name → marks, the entry as JSON, its checksum
@@ -153,46 +149,3 @@ def put(path: Path, fresh: Mapping[str, tuple[str, bytes]], gone: Iterable[str])
         database.execute("CREATE TABLE IF NOT EXISTS runs (name TEXT PRIMARY KEY, marks TEXT, entry BLOB, crc INTEGER)")
         database.executemany("INSERT OR REPLACE INTO runs (name, marks, entry, crc) VALUES (?, ?, ?, ?)", rows)
         database.executemany("DELETE FROM runs WHERE name = ?", [(name,) for name in gone])
-
-
-def conditions(words: Sequence[str], found: Sequence[Overview] = ()) -> dict[str, list[Any]]:
-    """Parse ``KEY=VALUE`` words: a run must match every key, with any of the values given for it.
-
-    A setting of an own member is known if one of the runs ``found`` has it.
-    """
-    wanted: dict[str, list[Any]] = {}
-    problems = []
-    own = {name: value for entry in found if "members" in entry for name, value in entry["config"].items()}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals:
-            problems.append(f"--where: expected KEY=VALUE, got {word!r}")
-        elif key == "status" and text not in STATES:
-            problems.append(f"--where {unknown('status', text, STATES)}")
-        elif key in ("status", MARK):  # any name may be that of a watched run
-            wanted.setdefault(key, []).append(text)
-        elif key not in all_keys() and key not in own:
-            problems.append(f"--where {unknown('setting', key, [*all_keys(), 'status', MARK])}")
-        else:
-            try:
-                wanted.setdefault(key, []).append(value_of(key, text, own.get(key)))
-            except ValueError as error:
-                problems.append(f"--where {key}: expected {error}, got {text!r}")
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return wanted
-
-
-def value_of(key: str, text: str, other: Any = None) -> Any:
-    """Parse the value of a setting, in the form that ``config`` has in an overview, or like another value of it."""
-    setting = known().get(attribute(key))
-    default = setting.first.default if setting else tuple(other) if isinstance(other, list) else other
-    parse = setting.parse if setting else like(default)
-    value = parse({"true": True, "false": False}.get(text, text) if isinstance(default, bool) else text)
-    return list(value) if isinstance(value, tuple) else value
-
-
-def matches(entry: Overview, wanted: Mapping[str, list[Any]]) -> bool:
-    """Whether a run matches the conditions; a run does not match a setting that it does not read."""
-    config = entry["config"]
-    return all((entry[key] if key == "status" else config.get(key)) in values for key, values in wanted.items())

@@ -18,7 +18,9 @@ an earlier version may have fewer ties; those that it has are checked.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
+import html
 import itertools
 import json
 import os
@@ -35,13 +37,14 @@ import orjson
 
 from faudit.config import FAMILIES, MEMBERS, RunConfig, quoted
 from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
-from faudit.registry import DIGITS, nearest
+from faudit.registry import DIGITS, nearest, some_of
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
 from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIME, TIMINGS, Row, from_lines, is_time, to_line
 from faudit.store.watched import parsed
 
 FORMAT = 1  # version of the run directory; readers refuse a larger one
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
+PATTERN = "*?["  # letters that make the name of runs a pattern
 LOCK_PATIENCE = 2.0  # seconds; a process that reads the status holds the lock for a moment
 
 
@@ -69,6 +72,27 @@ class Run:
     @property
     def name(self) -> str:
         return self.path.name
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    def __str__(self) -> str:
+        """The name with the status and the main numbers; for a damaged run, the problem."""
+        from faudit.store.summary import sentence
+
+        try:
+            return sentence(self)
+        except StoreError as error:
+            return str(error)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the settings that are not at their default, and the last rows."""
+        from faudit.store.summary import page
+
+        try:
+            return page(self)
+        except StoreError as error:
+            return f"<p>{html.escape(str(error))}</p>"
 
     @property
     def checkpoint(self) -> Path:
@@ -287,8 +311,9 @@ class Run:
             return aside
 
 
-def runs_in(store: Path) -> list[Run]:
+def runs_in(store: Path | str) -> list[Run]:
     """Every run of a store, by name. Rows without a configuration are a run that lost it."""
+    store = Path(store)
     with refusals(store):
         if store.is_dir():
             found = map(Run, sorted(store.iterdir()))
@@ -297,16 +322,42 @@ def runs_in(store: Path) -> list[Run]:
 
 
 def run_named(name: str, runs: Path) -> Run:
-    """Find a run by its directory, or by its name in the store."""
+    """Find one run by its directory, by its name in the store, or by a prefix or pattern that only one name has."""
+    found = runs_named(name, runs)
+    if len(found) > 1:
+        raise StoreError(
+            f"{name!r} is not one run: {len(found)} runs in {runs} match. Name one of "
+            f"{some_of([run.name for run in found])}."
+        )
+    return found[0]
+
+
+def runs_named(name: str, runs: Path) -> list[Run]:
+    """The runs of a name: one directory or name, or every run whose name has this prefix or fits this pattern."""
     with refusals(name):
         run = Run(Path(name) if (Path(name) / "config.json").exists() else runs / name)
-    if run.status == Status.NEW and not run.rows_file.exists():
-        names = [run.name for run in runs_in(runs)]
-        raise StoreError(
-            f"unknown run {name!r}{nearest(name, names)}: expected a directory or one of the {len(names)} runs in "
-            f"{runs}. List them with `faudit show --runs {runs}`."
-        )
-    return run
+    if name and (run.status != Status.NEW or run.rows_file.exists()):
+        return [run]
+    names = [run.name for run in runs_in(runs)]
+    found = matching(name, names)
+    if not found:
+        raise unknown_run(name, names, runs)
+    return [Run(runs / hit) for hit in found]
+
+
+def matching(name: str, names: Sequence[str]) -> list[str]:
+    """The names that are equal to a name, or else start with it, or else fit it as a pattern with * ? [ ]."""
+    if name in names:
+        return [name]
+    begin = [one for one in names if name and one.startswith(name)]
+    return begin or fnmatch.filter(names, name)
+
+
+def unknown_run(name: str, names: Sequence[str], runs: Path | str) -> StoreError:
+    return StoreError(
+        f"unknown run {name!r}{nearest(name, names)}: expected a directory, or the name, a prefix or a pattern of one "
+        f"of the {len(names)} runs in {runs}. List them with `faudit show --runs {runs}`."
+    )
 
 
 def must_not_begin_again(config: RunConfig, store: Path) -> None:

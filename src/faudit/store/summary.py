@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import Any
 
-from faudit.config import MEMBERS
+from faudit.config import MEMBERS, key
+from faudit.formats import gammas, html_table, share, size, times
 from faudit.store.rows import Row, finite, growth
-from faudit.store.run import ENDED, Run
+from faudit.store.run import ENDED, Run, Status
 
-SUMMED = {"test_acc", "growth_max", "seconds"}  # computed from all rows
+SUMMED = {"test_acc", "growth_max", "seconds"}  # a run that ended by itself says them
+SHOWN = 8  # rows on a page of a notebook
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """A summary of the last row and totals over all rows; null if a number does not exist yet."""
+    """A summary of the last row and totals over all rows; null if a number does not exist yet.
+
+    The test accuracy is that of the last row too. An untrained network has none worth telling.
+    """
     last = rows[-1] if rows else Row()
     hidden, gradients = last.numbers("hidden_norms"), last.numbers("grad_norms")
     grown = [value for row in rows if (value := growth(row["hidden_norms"])) is not None]
-    tested = [row["test_acc"] for row in rows if row["test_acc"] is not None]
     return {
         "epochs": last.get("epoch"),
-        "test_acc": finite(tested[-1]) if tested else None,
+        "test_acc": finite(last.number("test_acc")) if last.get("epoch") else None,
         "acc_eval": finite(last.number("acc_eval")),
         "loss_eval": finite(last.number("loss_eval")),
         "hidden_norm": finite(hidden[-1]) if hidden else None,
@@ -56,3 +61,38 @@ def overview(run: Run) -> dict[str, Any]:
         },
         **({MEMBERS: {family: one.to_json() for family, one in config.own.items()}} if config.own else {}),
     }
+
+
+def sentence(run: Run) -> str:
+    """A run in one line: name, status, epoch, test accuracy, growth."""
+    if run.status == Status.NEW:
+        return f"{run.name}: {run.status}"
+    entry = overview(run)
+    epoch = "–" if entry["epochs"] is None else entry["epochs"]
+    return (
+        f"{run.name}: {entry['status']}, epoch {epoch}/{entry['epochs_asked']}, test acc {share(entry['test_acc'])}, "
+        f"growth {times(entry['growth'])}"
+    )
+
+
+def page(run: Run) -> str:
+    """A run in HTML: its line, the settings that are not at their default, and its last rows."""
+    title = f"<p>{html.escape(sentence(run))}</p>"
+    if run.status == Status.NEW:
+        return title
+    changed = [[key(name), str(value)] for name, value in run.config().changed.items()]
+    head = ["epoch", "train loss", "acc", "test acc", "‖h_L‖", "growth", "‖g_L‖", "Γ per block"]
+    rows = [
+        [
+            str(row["epoch"]),
+            size(row["train_loss"]),
+            share(row["acc_eval"]),
+            share(row["test_acc"]),
+            size(row["hidden_norms"][-1]),
+            times(growth(row["hidden_norms"])),
+            size(row["grad_norms"][-1]),
+            gammas(row["gamma"]),
+        ]
+        for row in run.rows()[-SHOWN:]
+    ]
+    return title + (html_table([["setting", "value"], *changed]) if changed else "") + html_table([head, *rows])

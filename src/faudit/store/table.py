@@ -20,10 +20,12 @@ from faudit.config import attribute, known
 from faudit.errors import ConfigError, StoreError
 from faudit.probes import NESTED
 from faudit.store.files import replacing
-from faudit.store.index import Overview, conditions, entries, matches
+from faudit.store.index import Overview, entries
 from faudit.store.rows import ENTRIES, Row
 from faudit.store.run import Run
+from faudit.store.where import chosen
 
+Progress = Callable[[int, int, str], None]  # (done, total, run)
 TOGETHER = 256  # runs per write to a Parquet file
 KINDS: dict[str, type] = {"number": float, "count": int, "flag": bool}
 
@@ -46,6 +48,12 @@ class Column:
             return cls(type(default[0]) if default and not setting else int, [0])
         return cls(type(default))
 
+    def heads(self, name: str) -> list[str]:
+        """The names of its columns if each element of a list has a column of its own."""
+        return [
+            name + "".join(f"[{place}]" for place in places) for places in itertools.product(*map(range, self.places))
+        ]
+
     def widen(self, value: Any, level: int = 0) -> None:
         """Extend the lengths to fit one more value."""
         if isinstance(value, list):
@@ -62,12 +70,16 @@ class Table:
     columns: dict[str, Column] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # rows of each run at the time of ``survey``
     damaged: list[str] = field(default_factory=list)
+    progress: Progress = field(default=lambda *_: None, repr=False)
+    _written: int = 0
 
     def survey(self) -> None:
         """Find the columns, those of most runs first; a run that cannot be read is reported and left out."""
         alike: dict[tuple[str, ...], list[Overview]] = {}  # grouped by the names of their columns
         found: dict[str, Column] = {}
-        for run in self.runs:
+        self.progress(0, 2 * len(self.runs), "")
+        for place, run in enumerate(self.runs, start=1):
+            self.progress(place, 2 * len(self.runs), run["run_id"])
             try:
                 rows = Run(Path(run["run"])).rows()
             except StoreError as error:
@@ -86,6 +98,8 @@ class Table:
 
     def rows(self, runs: Sequence[Overview]) -> Iterator[dict[str, Any]]:
         for run in runs:
+            self._written += 1
+            self.progress(len(self.runs) + self._written, 2 * len(self.runs), run["run_id"])
             for row in Run(Path(run["run"])).rows()[: self.counts[run["run"]]]:  # a running run may have more by now
                 yield cells(run, row)
 
@@ -95,12 +109,16 @@ def cells(run: Overview, row: Row) -> dict[str, Any]:
     return {"run_id": run["run_id"], "status": run["status"], **run["config"], **row}
 
 
-def export(runs: Path, out: Path, *, form: str, where: Sequence[str]) -> tuple[int, list[str]]:
-    """Write the rows of matching runs; returns the number of rows, and a message for each run left out."""
+def export(
+    runs: Path, out: Path, *, form: str, where: Sequence[str] = (), progress: Progress = lambda *_: None
+) -> tuple[int, list[str]]:
+    """Write the rows of matching runs; returns the number of rows, and a message for each run left out.
+
+    Each run is read twice: to find the columns, and to write its rows. ``progress`` gets (done, total, run).
+    """
     write = WRITERS[form]()
     found, damaged = entries(runs)
-    wanted = conditions(where, found)
-    table = Table([run for run in found if matches(run, wanted)])
+    table = Table(chosen(found, where, store=str(runs)), progress=progress)
     table.survey()
     if not table.columns:
         problem = f"{runs} holds no row of a selected run: nothing was exported"
@@ -115,11 +133,7 @@ def csv_writer() -> Callable[[Table, Path], None]:
 
 
 def write_csv(table: Table, path: Path) -> None:
-    heads = [
-        name + "".join(f"[{place}]" for place in places)
-        for name, column in table.columns.items()
-        for places in itertools.product(*map(range, column.places))
-    ]
+    heads = [head for name, column in table.columns.items() for head in column.heads(name)]
     with open(path, "w", newline="", encoding="utf-8") as file:
         lines = csv.DictWriter(file, heads, restval="")
         lines.writeheader()

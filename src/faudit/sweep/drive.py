@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run, Status
 from faudit.sweep.display import Display, last_row, shown, standing
 from faudit.sweep.engine import Engine, Start
-from faudit.sweep.tensorboard import recorded
+from faudit.sweep.trackers.tracker import recorded
 
 POLL = 0.5  # seconds to wait for answers from the engine
 LOOK_AGAIN = 1.0  # seconds between two checks of runs that another process holds
@@ -42,9 +42,14 @@ class Outcome:
 
 
 def drive(
-    configs: Sequence[RunConfig], runs: Path, *, start: Start, retry_failed: bool = False, board: Path | None = None
+    configs: Sequence[RunConfig],
+    runs: Path,
+    *,
+    start: Start,
+    retry_failed: bool = False,
+    trackers: Mapping[str, Path] | None = None,
 ) -> Outcome:
-    """Train every run that is not finished, from its last checkpoint. ``board`` is the folder for TensorBoard events.
+    """Train every run that is not finished, from its last checkpoint. ``trackers`` are names with their folders.
 
     An interrupt (Ctrl-C or SIGTERM) stops the engine and is raised as KeyboardInterrupt.
     """
@@ -57,7 +62,7 @@ def drive(
             standings[name] = standing(runs / name, wanted[name])
     ends = {name: end for name, end in standings.items() if end[0] in FINAL}
     todo = deque(config for name, config in wanted.items() if name not in ends)
-    with shown(wanted, ends, runs) as bars, recorded(bars, board, wanted=wanted, ends=ends, runs=runs) as show:
+    with shown(wanted, ends, runs) as bars, recorded(bars, trackers or {}, wanted=wanted, ends=ends, runs=runs) as show:
         if todo:
             must_be_writable(runs)
             with closing(start(tuple(todo))) as engine, sigterm_interrupts():

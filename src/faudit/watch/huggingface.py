@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from faudit.errors import ConfigError
 from faudit.watch.loop import Watch, watch
@@ -57,8 +57,9 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers is a
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         if self._is_due and self._batch is not None:
-            x = {name: value for name, value in self._batch.items() if name != LABELS and torch.is_tensor(value)}
-            self.watch.compare(x, self._batch[LABELS], rng_state=self._random)
+            y = self._batch[LABELS]
+            x = {name: value for name, value in self._batch.items() if name != LABELS and is_per_sample(value, len(y))}
+            self.watch.compare(x, y, rng_state=self._random)
             self._is_due = False
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
@@ -69,3 +70,8 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]  # transformers is a
         if self._handle is not None:
             self._handle.remove()
         self.watch.__exit__(None, None, None)
+
+
+def is_per_sample(value: Any, samples: int) -> bool:
+    """Whether an input has one entry for each sample; the ``Trainer`` also passes counts of a batch."""
+    return isinstance(value, Tensor) and value.ndim > 0 and len(value) == samples

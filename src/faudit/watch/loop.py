@@ -364,18 +364,18 @@ class Watch:
         if error is not None:
             self.run.fail({"reason": f"{error_text(error)} (after epoch {epoch})", "epoch": epoch})
             return
-        if kept:
-            facts = Facts(trains_blocks=True, no_control=None, test_samples=len(self._y), classes=self._classes,
-                          eval_samples=len(self._y))  # fmt: skip
-            versions = {name: PROBES.declared(name).version for name in PROBES}
-            audits.write(self.run, KeptAudit({"watched": kept}, versions, facts))
         diverged = next((row for row in self.rows if overflow(row)), None)
         if diverged is not None and (found := overflow(diverged)):
             reason = f"diverged: {found[0]} overflowed after epoch {diverged['epoch']}"
             self.run.fail({"reason": reason, "epoch": epoch, "entry": found[0], "tap": found[1]})
-            return
-        weights = checkpoint.fingerprint(self._state)
-        self.run.finish({**summary(self.run.rows()), "weights_sha256": weights})
+        else:
+            weights = checkpoint.fingerprint(self._state)
+            self.run.finish({**summary(self.run.rows()), "weights_sha256": weights})
+        if kept:  # after the file that ends the run, to which the measurements are tied
+            facts = Facts(trains_blocks=True, no_control=None, test_samples=len(self._y), classes=self._classes,
+                          eval_samples=len(self._y))  # fmt: skip
+            versions = {name: PROBES.declared(name).version for name in PROBES}
+            audits.write(self.run, KeptAudit({"watched": kept}, versions, facts))
 
     def _last_probes(self) -> dict[str, Any]:
         """The costly probes on the weights of the last row, if that row lacks them."""

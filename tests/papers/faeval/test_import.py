@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from rich.table import Table as Printed
 
 from faudit.cli.tables import run_table
 from faudit.errors import StoreError
@@ -45,7 +46,8 @@ def test_an_imported_run_can_be_shown(tmp_path: Path) -> None:
     for run in import_files(paths, tmp_path / "runs")[0]:
         said = overview(run)
         assert said["hidden_norm"] is not None and said["test_acc"] is None
-        assert run_table(run).row_count == len(run.rows())
+        table = run_table(run, width=80)
+        assert isinstance(table, Printed) and table.row_count == len(run.rows())
 
 
 def test_the_seed_is_the_configs_or_else_the_names(tmp_path: Path) -> None:

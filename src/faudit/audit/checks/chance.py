@@ -20,6 +20,7 @@ class Chance(Check):
 
     name: ClassVar[str] = "chance"
     reads: ClassVar[tuple[str, ...]] = ("test_acc",)
+    within: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def find(self, case: Case) -> Finding:
         if not case.classes:

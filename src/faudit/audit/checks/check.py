@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from typing import Any, ClassVar
 
 from faudit.config import RunConfig
@@ -34,10 +35,11 @@ class Finding:
     low: float | None = None
     high: float | None = None
     first_fire: int | None = None  # the first logged epoch at which it would have fired
+    within: tuple[float, float] = (-inf, inf)  # the values that are possible
 
     def to_json(self) -> dict[str, Any]:
         """The finding as strict JSON."""
-        return {name: finite(value) for name, value in asdict(self).items()}
+        return {name: finite(value) for name, value in asdict(self).items() if name != "within"}
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Check(ABC):
     name: ClassVar[str]
     reads: ClassVar[tuple[str, ...]]  # row entries; if one is missing, the finding is "not measured"
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}  # threshold → values for the sensitivity table
+    within: ClassVar[tuple[float, float]] = (-inf, inf)  # the values that are possible; cuts an interval over seeds
 
     @abstractmethod
     def find(self, case: Case) -> Finding:
@@ -151,7 +154,7 @@ class Check(ABC):
         high: float | None = None,
     ) -> Finding:
         """A finding with this check's name."""
-        return Finding(self.name, status, reason, value, threshold, low, high)
+        return Finding(self.name, status, reason, value, threshold, low, high, within=self.within)
 
     def lacks_entries(self, row: Row) -> bool:
         """Whether some entry that the check reads was not measured."""

@@ -22,6 +22,7 @@ class Controls(Check):
 
     name: ClassVar[str] = "controls"
     reads: ClassVar[tuple[str, ...]] = ("rho_valid", "rho_bp", "rho_random", "gamma_bp")
+    within: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def find(self, case: Case) -> Finding:
         row = case.last

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import exp, inf, sqrt
 from statistics import fmean
 from typing import ClassVar
 
@@ -26,6 +26,7 @@ class Depth(Check):
 
     name: ClassVar[str] = "depth"
     reads: ClassVar[tuple[str, ...]] = ("test_acc",)
+    within: ClassVar[tuple[float, float]] = (-inf, 1.0)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"errors_removed": (0.0, 0.01, 0.03, 0.05, 0.1, 0.2)}
 
     errors_removed: float = 0.03  # fires below
@@ -44,11 +45,20 @@ class Depth(Check):
         status = FIRED if high < limit else PASSED if value >= limit else UNDECIDED
         unsure = status == PASSED and low < limit
         reason = (
-            f"training the blocks {change} the errors that frozen blocks make (removed: {low:.0%} to {high:.0%}, 95 %; "
-            f"accuracy {both.accuracy:.3f} against {both.frozen:.3f}{both.by_hand}), needed {limit:.0%}"
+            f"training the blocks {change} the errors that frozen blocks make (95 %: {span(low, high)}; "
+            f"accuracy {both.accuracy:.3f} against {both.frozen:.3f}{both.by_hand}), needed: removing {limit:.0%}"
             f"{'; by its estimate alone, because the interval contains the threshold' if unsure else ''}"
         )
         return self.finding(status, reason, value=value, threshold=limit, low=low, high=high)
+
+
+def span(low: float, high: float) -> str:
+    """An interval of the share of errors removed, without signs: errors are removed or added."""
+    if low >= 0:
+        return f"removing {low:.0%} to {high:.0%}"
+    if high < 0:
+        return f"adding {-high:.0%} to {-low:.0%}"
+    return f"from adding {-low:.0%} to removing {high:.0%}"
 
 
 @dataclass(frozen=True)
@@ -96,4 +106,4 @@ def why_none(case: Case) -> str:
         return (
             "no control with frozen blocks was trained: faudit.control(make_model, train, of=w) trains and attaches one"
         )
-    return "no matched run with frozen blocks"
+    return "no matched run with frozen blocks (--with-controls trains it)"

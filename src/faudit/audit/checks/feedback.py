@@ -7,6 +7,7 @@ is then exactly zero at every block. The check does not apply to a rule without 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from faudit.audit.checks.check import (
@@ -28,6 +29,7 @@ class Feedback(Check):
 
     name: ClassVar[str] = "feedback"
     reads: ClassVar[tuple[str, ...]] = ("gamma", "gamma_null_std")
+    within: ClassVar[tuple[float, float]] = (0.0, inf)
 
     def find(self, case: Case) -> Finding:
         row = case.last

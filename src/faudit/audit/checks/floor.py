@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from faudit.audit.checks.check import NOT_MEASURED, Case, Check, Finding, at_least
@@ -19,6 +20,7 @@ class Floor(Check):
 
     name: ClassVar[str] = "floor"
     reads: ClassVar[tuple[str, ...]] = ("grad_norms",)
+    within: ClassVar[tuple[float, float]] = (0.0, inf)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"floor": (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}
 
     floor: float = 1e-4  # fires below; the paper's 1e-7 refers to the mean loss over 1024 samples

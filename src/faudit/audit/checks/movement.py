@@ -20,6 +20,7 @@ class Movement(Check):
 
     name: ClassVar[str] = "movement"
     reads: ClassVar[tuple[str, ...]] = ("block_turn",)
+    within: ClassVar[tuple[float, float]] = (0.0, 1.0)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"turn": (1e-4, 1e-3, 1e-2, 3e-2, 0.1)}
 
     turn: float = 1e-3  # fires below: the smallest sin∠ between a matrix of a block and its initial value

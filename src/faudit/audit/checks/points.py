@@ -20,6 +20,7 @@ class Points(Check):
 
     name: ClassVar[str] = "points"
     reads: ClassVar[tuple[str, ...]] = ("test_acc",)
+    within: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"points": (0.0, 0.01, 0.02, 0.03, 0.05)}
 
     points: float = 0.02  # fires below; a share, so 0.02 is two points

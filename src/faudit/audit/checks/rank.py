@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from faudit.audit.checks.check import NOT_APPLICABLE, NOT_MEASURED, Case, Check, Finding, at_least
@@ -23,6 +24,7 @@ class Rank(Check):
 
     name: ClassVar[str] = "rank"
     reads: ClassVar[tuple[str, ...]] = ("reference_rank",)
+    within: ClassVar[tuple[float, float]] = (1.0, inf)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"rank": (1.1, 1.25, 1.5, 2.0, 3.0)}
 
     rank: float = 2.0  # fires below: effective number of directions of the samples' gradients

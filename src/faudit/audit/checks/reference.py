@@ -23,6 +23,7 @@ class Reference(Check):
 
     name: ClassVar[str] = "reference"
     reads: ClassVar[tuple[str, ...]] = ("precision_agree", "precision_fitted", "eval_samples")
+    within: ClassVar[tuple[float, float]] = (0.0, 1.0)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"agreement": (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)}
 
     agreement: float = 0.95  # fires below: the share of samples on whose direction float64 agrees

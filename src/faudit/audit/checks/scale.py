@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from faudit.audit.checks.check import NOT_MEASURED, Case, Check, Finding, at_most
@@ -20,6 +21,7 @@ class Scale(Check):
 
     name: ClassVar[str] = "scale"
     reads: ClassVar[tuple[str, ...]] = ("hidden_norms",)
+    within: ClassVar[tuple[float, float]] = (0.0, inf)
     grid: ClassVar[Mapping[str, tuple[float, ...]]] = {"growth": (5, 12, 25, 50, 100, 200, 400, 693, 1000)}
 
     growth: float = 50.0  # fires above

@@ -14,6 +14,7 @@ class Stability(Check):
 
     name: ClassVar[str] = "stability"
     reads: ClassVar[tuple[str, ...]] = ("stability",)
+    within: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     stability: float = 0.30  # fires above
 

@@ -19,6 +19,7 @@ class Swap(Check):
 
     name: ClassVar[str] = "swap"
     reads: ClassVar[tuple[str, ...]] = ("swap_cosines",)
+    within: ClassVar[tuple[float, float]] = (0.0, 2.0)
 
     turned: float = 1e-6  # fires if 1 − cosine is not larger for any part; equal updates differ by rounding alone
 
