@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import runpy
 import shutil
 from pathlib import Path
 from statistics import fmean, stdev
@@ -27,6 +28,7 @@ from faudit.sweep.study import study_of
 from faudit.train import fit
 from tests.figures.test_figures import texts_of
 from tests.support import fabricate
+from tests.support.paths import ROOT
 
 DOCUMENT: dict[str, Any] = {
     "name": "{data} {net} {rule}", "epochs": 5, "batch-size": 128, "eval-size": 64, "log-every": 5, "lr": 1e-2,
@@ -136,6 +138,22 @@ def test_a_missing_run_is_named_with_the_sweep_that_makes_it(
     assert main(["figure", "atlas", "--runs", str(store), "--out", str(tmp_path / "a.png")]) == 2
     said = capsys.readouterr().err
     assert "atlas lacks digits mlp bp, seed 42" in said and "`faudit sweep atlas --runs" in said
+
+
+def test_the_logs_that_are_kept_without_weights_give_the_same_verdicts(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "".join(f"{key} = {DOCUMENT[key]}\n" for key in ("epochs", "batch-size", "eval-size", "log-every", "lr"))
+    grid = '[grid]\nrule = ["bp", "frozen-bp", "dfa-layers", "frozen-dfa-layers"]\nseed = [1, 2, 3]\n'
+    (tmp_path / "study.toml").write_text(f'{head}net = "mlp"\nsizes = [8, 8, 8]\n{grid}')
+    keep = runpy.run_path(str(ROOT / "scripts" / "keep-logs"))["main"]
+    assert keep(str(tmp_path / "study.toml"), str(store), str(tmp_path / "kept")) == 1
+    assert capsys.readouterr().out.startswith("4 runs of ")
+    kept = list(runs_in(tmp_path / "kept"))
+    assert len(kept) == 8 and not list((tmp_path / "kept").rglob("*.safetensors"))
+    assert sum((run.path / FILE).exists() for run in kept) == 4, "of the rules, not of their controls"
+    before, after = cells(store), cells(tmp_path / "kept")
+    assert all(after["mlp", rule] == before["mlp", rule] for rule in ("bp", "dfa-layers"))
 
 
 @pytest.mark.slow
