@@ -63,7 +63,7 @@ STATS = "tests/test_stats.py"
 OWN = "tests/test_own_members.py"
 TRAINED = "tests/watch/test_trained.py"
 OTHER_SOURCE = "test_an_unfinished_run_is_not_resumed_with_other_source"
-COMPARE, WHERE = "tests/analysis/test_compare.py", "tests/store/test_where.py"
+PAIRED, WHERE = "tests/analysis/test_compare.py", "tests/store/test_where.py"
 UNFINISHED = "tests/cli/test_show.py::test_an_unfinished_run_does_not_show_the_accuracy_of_epoch_0"
 MISSING_ENTRY = "tests/laws/test_checks.py::test_a_missing_entry_is_not_measured_and_never_a_pass"
 FROZEN, CHECKS = "tests/rules/test_frozen.py", "tests/audit/test_checks.py"
@@ -209,8 +209,8 @@ DEFECTS = [
     Defect("the rule's settings never passed", "experiment.py",
            'kind(**config.settings_of("rule"))', "kind()", "tests/test_recipe.py"),
     Defect("the net's settings never passed", "experiment.py",
-           '(dataset.sample_shape, dataset.classes, **config.settings_of("net"))',
-           "(dataset.sample_shape, dataset.classes)", "tests/test_recipe.py"),
+           'return kind(sample_shape, outputs, **config.settings_of("net"))',
+           "return kind(sample_shape, outputs)", "tests/test_recipe.py"),
     Defect("the optimizer's settings never passed", "experiment.py",
            "OPTIMIZERS[name](**settings)", "OPTIMIZERS[name]()", "tests/test_recipe.py"),
     Defect("the setting of pixels ignored", "experiment.py",
@@ -306,7 +306,7 @@ DEFECTS = [
            "return PASSED if value >= limit else FIRED", "return FIRED if value < limit else PASSED",
            f"tests/audit/test_audit.py::{FIRES}"),
     Defect("the first tap of a foreign model never judged", "audit/checks/null.py",
-           "return 0 if case.config is None or len", "return 0 if len", f"tests/audit/test_audit.py::{FIRST_TAP}"),
+           "return 0 if not case.knows_rule or len", "return 0 if len", f"tests/audit/test_audit.py::{FIRST_TAP}"),
     Defect("the swapped update is the own one", "probes/swap.py",
            'reading.fresh_state("swap")', "reading.state", "tests/probes/test_swap.py"),
     Defect("pairings of samples as if each were drawn alone", "probes/samples.py",
@@ -378,9 +378,9 @@ DEFECTS = [
            "return max(0.0, middle - half), min(1.0, middle + half)", "return middle - 2 * half, middle + 2 * half",
            STATS),
     Defect("a paired test with a degree of freedom too many", "analysis/compare.py",
-           "student_p(self.t, self.n - 1)", "student_p(self.t, self.n)", COMPARE),
+           "student_p(self.t, self.n - 1)", "student_p(self.t, self.n)", PAIRED),
     Defect("a one-sided exact test", "stats.py",
-           "flipped = (abs(fsum(", "flipped = ((fsum(", COMPARE),
+           "flipped = (abs(fsum(", "flipped = ((fsum(", PAIRED),
     Defect("epoch 0's accuracy for an unfinished run", "store/summary.py",
            'if last.get("epoch") else None', "if rows else None", UNFINISHED),
     Defect("a run without a setting fails !=", "store/where.py",

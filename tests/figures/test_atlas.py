@@ -26,9 +26,9 @@ from faudit.store.audits import FILE
 from faudit.store.run import Run, runs_in
 from faudit.sweep.study import study_of
 from faudit.train import fit
-from tests.figures.test_figures import texts_of
 from tests.support import fabricate
 from tests.support.paths import ROOT
+from tests.support.pictures import texts_of
 
 DOCUMENT: dict[str, Any] = {
     "name": "{data} {net} {rule}", "epochs": 5, "batch-size": 128, "eval-size": 64, "log-every": 5, "lr": 1e-2,

@@ -30,6 +30,7 @@ from faudit.figures.table import Table
 from faudit.papers.faeval import PAPER
 from faudit.store.rows import Row, to_line
 from tests.support import fabricate
+from tests.support.pictures import texts_of
 
 PLAN = PAPER.plan(epochs=12)
 SOME_VENUES = ["neurips", "icml", pytest.param("iclr", marks=pytest.mark.slow)]  # the last is as wide as the first
@@ -101,18 +102,6 @@ def test_no_label_is_clipped_or_lies_on_another_and_the_legend_covers_no_data(
         box = legend.get_window_extent()
         assert box.x0 >= -1 and box.x1 <= width + 1, "the legend is clipped"
         assert not any(box.overlaps(ax.get_window_extent()) for ax in picture.axes)
-
-
-def texts_of(picture: Picture) -> list[Text]:
-    """Every text that is to be seen; matplotlib keeps labels of ticks outside an axis' range, unseen."""
-    texts = [text for legend in picture.legends for text in legend.get_texts()]
-    texts += [text for text in (picture._supxlabel,) if text]  # type: ignore[attr-defined]  # it has no getter
-    for ax in picture.axes:
-        texts += [ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
-        for axis in (ax.xaxis, ax.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            texts += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-    return [text for text in texts if text.get_visible()]
 
 
 @pytest.mark.parametrize("name", PAPER.figures)

@@ -248,7 +248,7 @@ def test_a_factory_that_is_no_callable_is_not_suggested_again(
 def test_an_unknown_run_lists_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [write(RunConfig(epochs=1, seed=seed), tmp_path) for seed in range(100)]
     for words in (["show"], ["audit"]):
-        err = one_line(said(capsys, [*words, runs[7].name[:-2], "--runs", str(tmp_path)])[2])
+        err = one_line(said(capsys, [*words, f"{runs[7].name[:-2]}zz", "--runs", str(tmp_path)])[2])
         assert f"did you mean '{runs[7].name}'?" in err and "one of the 100 runs in" in err
         assert len(err.replace(str(tmp_path), "")) < 300
     assert "File name too long" in one_line(said(capsys, ["show", "x" * 300, "--runs", str(tmp_path)])[2])

@@ -15,6 +15,7 @@ SOURCE, TESTS = ROOT / "src" / "faudit", ROOT / "tests"
 FOREIGN = {
     "_exit": "os._exit: a fork ends without the clean-up of its parent",
     "_supxlabel": "matplotlib gives no getter",
+    "_repr_html_": "what a notebook calls",
     "_actions": "argparse gives no list of its flags",
     "_SubParsersAction": "argparse gives no other way to its commands",
 }

@@ -125,7 +125,6 @@ def test_many_clients_share_one_look_per_second(store: Path) -> None:
     real = found.look
     found.look = lambda: looks.append(time.monotonic()) or real()  # type: ignore[method-assign,func-returns-value]
     live = module.Live(found)
-    live._looked = -module.EVERY
     stamp, _ = live.changes("")
     for _ in range(200):
         assert live.changes(stamp)[1] is None

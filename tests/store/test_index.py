@@ -165,7 +165,7 @@ def test_plain_lines_say_what_the_table_says(store: Path) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_runs_are_shown_within_seconds(tmp_path: Path) -> None:
-    """Processor time, not time on the clock: the machine may be busy with other tests."""
+    """Processor time against that of a program that only reads the files, because the speed of machines varies."""
     template = write(RunConfig(rule="dfa", epochs=10, seed=10**6), tmp_path / "template").path
     files = {path.name: path.read_text() for path in template.iterdir()}
     done = {"epochs": 10, "test_acc": 0.3, "growth_max": 2.5, "seconds": 12.1, "weights_sha256": "0" * 64}
@@ -180,8 +180,16 @@ def test_ten_thousand_runs_are_shown_within_seconds(tmp_path: Path) -> None:
 
     def show(*flags: str) -> tuple[float, int, str]:
         words = ["show", "--runs", str(tmp_path / "runs"), *flags]
+        return timed(f"from faudit.cli.main import main\nassert main({words!r}) == 0\n")
+
+    def read_only() -> float:
+        paths = f"sorted(pathlib.Path({str(tmp_path / 'runs')!r}).glob('*/*.json*'))"
+        code = f"for path in {paths}:\n    [json.loads(line) for line in path.read_bytes().splitlines()]\n"
+        return timed(f"import json, pathlib\n{code}")[0]
+
+    def timed(job: str) -> tuple[float, int, str]:
         code = (  # VmHWM is its own; ru_maxrss would be at least that of the process that started it
-            f"import re, resource, sys\nfrom faudit.cli.main import main\nassert main({words!r}) == 0\n"
+            f"import re, resource, sys\n{job}"
             "used = resource.getrusage(resource.RUSAGE_SELF)\n"
             "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]\n"
             "print(used.ru_utime + used.ru_stime, int(peak) // 1024, file=sys.stderr)"
@@ -191,11 +199,13 @@ def test_ten_thousand_runs_are_shown_within_seconds(tmp_path: Path) -> None:
         return float(spent), int(memory), done.stdout
 
     started = time.monotonic()
+    plain_reading = read_only()
     cold, memory, first = show()
     warm, _, again = show()
     some, _, chosen = show("--where", "rule=dfa", "--where", "seed=42")
     print(
-        f"cold {cold:.2f} s, warm {warm:.2f} s, filtered {some:.2f} s, {memory} MB, {time.monotonic() - started:.1f} s"
+        f"plain {plain_reading:.2f} s, cold {cold:.2f} s, warm {warm:.2f} s, filtered {some:.2f} s, {memory} MB, "
+        f"{time.monotonic() - started:.1f} s"
     )
     assert first == again and first.count("\n") == 10_001 and chosen.count("\n") == 2
-    assert cold <= 5 and warm <= 1 and some <= 1 and memory <= 500
+    assert cold <= 3 * plain_reading and max(warm, some) <= plain_reading / 2 and memory <= 500

@@ -23,6 +23,7 @@ import filelock
 from faudit.errors import StoreError
 
 STDOUT = Path("-")  # standard output, as the name of a file to write
+CHUNK = 1 << 20  # bytes that are read at once
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -40,8 +41,10 @@ def contents(path: str | Path) -> bytes:
     try:
         refuse_special(path, os.fstat(file).st_mode)
         parts = []
-        while part := os.read(file, 1 << 20):
+        while part := os.read(file, CHUNK):
             parts.append(part)
+            if len(part) < CHUNK:  # the end of a regular file; asking once more takes as long as reading it
+                break
     finally:
         os.close(file)
     return b"".join(parts)

@@ -189,15 +189,24 @@ def ordered(found: Sequence[Overview], by: str, *, largest_first: bool) -> list[
 def varying(found: Sequence[Overview], besides: Iterable[str] = ()) -> dict[str, list[Any]]:
     """The settings that differ between the runs that read them, each with its values."""
     skipped = set(besides)
-    configs = [entry["config"] for entry in found]
-    values: dict[str, list[Any]] = {}
-    for name in dict.fromkeys(itertools.chain(all_keys(), *configs)):
-        if name not in skipped:
-            met = [value for config in configs if (value := config.get(name)) is not None]
-            different = dict.fromkeys(tuple(value) if isinstance(value, list) else value for value in met)
-            if len(different) > 1:
-                values[name] = sorted(list(value) if isinstance(value, tuple) else value for value in different)
-    return values
+    first: dict[str, Any] = {}
+    different: dict[str, set[Any]] = {}
+    for entry in found:  # one pass over each config: a store may hold thousands of runs
+        for name, value in entry["config"].items():
+            if value is None or name in skipped:
+                continue
+            if first.setdefault(name, value) != value:
+                different.setdefault(name, {hashable(first[name])}).add(hashable(value))
+    order = dict.fromkeys(itertools.chain(all_keys(), different))
+    return {
+        name: sorted(list(value) if isinstance(value, tuple) else value for value in different[name])
+        for name in order
+        if name in different
+    }
+
+
+def hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def told(values: Sequence[Any]) -> str:
