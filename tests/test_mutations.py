@@ -220,7 +220,7 @@ DEFECTS = [
     Defect("the last, smaller batch counted like a full one", "train.py",
            "total += step.loss * len(x)", "total += step.loss * experiment.config.batch_size", "tests/test_recipe.py"),
     Defect("gradients of the step before applied again", "train.py",
-           "optimizer.zero_grad()  #", "pass  #", f"tests/test_train.py::{LEFT_OUT}"),
+           "live.optimizer.zero_grad()  #", "pass  #", f"tests/test_train.py::{LEFT_OUT}"),
     Defect("the epoch left out of the checkpoint's checksum", "store/checkpoint.py",
            'total = zlib.crc32(f"{FORMAT} {epoch}{tied}".encode())', "total = 0", "tests/store/test_checkpoint.py"),
     Defect("a setting left out of the run's name", "config.py",
