@@ -1,12 +1,12 @@
 """The baseline of ``faudit bench rules``: BioTorch's rules on the same networks, as its readme trains them.
 
 BioTorch 0.0.16 imports when it is installed without its dependencies: ``pip install --no-deps biotorch==0.0.16``.
-Batches are tensors in memory, and the optimizer is the fused AdamW that faudit uses, so only the rules differ.
+Batches and the fused AdamW are those of faudit, so only the rules differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -33,14 +33,14 @@ def lenet(classes: int) -> nn.Module:
     )  # fmt: skip
 
 
-def trainer(module: nn.Module, mode: str, classes: int) -> Callable[[list[tuple[Tensor, Tensor]]], None]:
+def trainer(module: nn.Module, mode: str, classes: int) -> Callable[[Iterable[tuple[Tensor, Tensor]]], None]:
     """A function that trains a converted copy of a module on batches."""
     from biotorch.module.biomodule import BioModule  # type: ignore[import-not-found, unused-ignore]  # optional
 
     model: Any = BioModule(module, mode=mode, output_dim=classes)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused=True)
 
-    def train(batches: list[tuple[Tensor, Tensor]]) -> None:
+    def train(batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         model.train()
         for x, y in batches:
             optimizer.zero_grad()

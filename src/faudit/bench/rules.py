@@ -1,7 +1,8 @@
 """Time one training step of every rule against BP's, and against BioTorch where it is installed.
 
-All of them alternate in one process on the same random batches. A step is that of the training loop: batch, rule,
-optimizer and what follows the update. Only ratios measured in one run are worth reporting.
+All of them alternate in one process on the same random batches, a few steps at a time. A step is that of the training
+loop: batch, rule, optimizer and what follows the update. BioTorch takes its batches from the same source, with the same
+optimizer. Only ratios measured in one run are worth reporting: of the medians, with the quartiles of all rounds.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from faudit.bench.train import checkout_module, seconds
 from faudit.config import RunConfig
 from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
-from faudit.experiment import prepare, threads
+from faudit.experiment import Experiment, prepare, threads
 from faudit.rules import RULES
 from faudit.store.environment import environment
 from faudit.train import one_epoch
@@ -34,10 +35,10 @@ NETS: dict[
     "resmlp": ((3, 32, 32), {"net": "resmlp"}),
     "lenet": ((1, 28, 28), {"net": "lenet"}),
 }
-REFERENCE = "bp"
+REFERENCE, BIOTORCH = "bp", "biotorch "
 
 
-def rules_speed(*, threads_used: int, repeats: int, steps: int = 20, only: Sequence[str] = ()) -> dict[str, Any]:
+def rules_speed(*, threads_used: int, repeats: int, steps: int = 4, only: Sequence[str] = ()) -> dict[str, Any]:
     """Seconds per step of every rule, or of some rules, on every net that it serves, over those of BP."""
     if repeats < 1 or threads_used < 1:
         raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
@@ -68,42 +69,52 @@ def one_net(name: str, rules: Sequence[str], *, repeats: int, steps: int, thread
         except ConfigError:
             continue  # the rule does not serve this net
     if set(RULES.declaring) <= set(rules):  # beside all rules, not beside a few
-        work |= biotorch(name, dataset)
+        work |= biotorch(name, dataset, threads_used=threads_used)
     for warm in work.values():
         warm()
     times: dict[str, list[float]] = {rule: [] for rule in work}
     for _ in range(repeats):
         for rule, run in work.items():
             times[rule].append(seconds(run) / steps)
-    return {rule: compared(times[rule], times[REFERENCE]) for rule in work}
+    found = {rule: compared(times[rule], times[REFERENCE]) for rule in work}
+    for rule in work:
+        if (theirs := BIOTORCH + rule) in times:
+            found[rule]["biotorch"] = compared(times[rule], times[theirs])
+    return found
 
 
-def compared(times: list[float], reference: list[float]) -> dict[str, float]:
-    """The median time of a step, and its ratio to the reference: median, least and most over the repeats."""
-    ratios = [own / bp for own, bp in zip(times, reference, strict=True)]
+def compared(times: list[float], reference: list[float]) -> dict[str, Any]:
+    """The median time of a step, its ratio to the median of the reference, and the quartiles of the rounds' ratios."""
+    ratios = [own / other for own, other in zip(times, reference, strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     return {
         "milliseconds": round(1000 * statistics.median(times), 3),
-        "ratio": round(statistics.median(ratios), 3),
-        "least": round(min(ratios), 3),
-        "most": round(max(ratios), 3),
+        "ratio": round(statistics.median(times) / statistics.median(reference), 3),
+        "quartiles": [round(low, 3), round(high, 3)],
     }
 
 
-def biotorch(name: str, dataset: Dataset) -> dict[str, Callable[[], object]]:
+def biotorch(name: str, dataset: Dataset, *, threads_used: int) -> dict[str, Callable[[], object]]:
     """The same work in BioTorch, by "biotorch <rule>"; empty if it is not installed or lacks the net."""
     if importlib.util.find_spec("biotorch") is None or name == "resmlp":
         return {}
     theirs = checkout_module("biotorch_trainer")
-    batches: list[tuple[Tensor, Tensor]] = [
-        (dataset.normalise(x), y)
-        for x, y in zip(dataset.train_x.split(BATCH), dataset.train_y.split(BATCH), strict=True)
-    ]
+    settings = NETS[name][1]
+    source = prepare(
+        RunConfig(rule=REFERENCE, no_augment=True, batch_size=BATCH, threads=threads_used, **settings), dataset
+    )
     found: dict[str, Callable[[], object]] = {}
     for rule, mode in theirs.MODES.items():
-        module = theirs.lenet(10) if name == "lenet" else theirs.mlp(784, NETS["mlp"][1]["sizes"], 10)
+        module = theirs.lenet(10) if name == "lenet" else theirs.mlp(784, settings["sizes"], 10)
         with redirect_stdout(io.StringIO()):  # BioTorch prints what it converts; our stdout holds the result alone
-            found[f"biotorch {rule}"] = partial(theirs.trainer(module, mode, 10), batches)
+            train = theirs.trainer(module, mode, 10)
+        found[BIOTORCH + rule] = partial(epoch_of, train, source)
     return found
+
+
+def epoch_of(train: Callable[[Iterator[tuple[Tensor, Tensor]]], None], source: Experiment) -> None:
+    """One epoch of another trainer on the batches that our rules get."""
+    train(source.batches.epoch(source.state.generators))
 
 
 def noise(shape: tuple[int, int, int], *, samples: int) -> Dataset:
@@ -120,9 +131,13 @@ def lines(result: dict[str, Any]) -> list[str]:
     out = [f"{result['what']}, {result['threads']} threads, {result['repeats']} × {result['steps']} steps each"]
     for net, timed in result["nets"].items():
         out.append(f"{net}: bp {timed[REFERENCE]['milliseconds']:.2f} ms")
-        out += [
-            f"    {rule:<24}{entry['ratio']:6.2f} × bp  ({entry['least']:.2f}–{entry['most']:.2f})"
-            for rule, entry in timed.items()
-            if rule != REFERENCE
-        ]
+        for rule, entry in timed.items():
+            if rule != REFERENCE:
+                beside = f"; {times_of(entry['biotorch'])} BioTorch's" if "biotorch" in entry else ""
+                out.append(f"    {rule:<24}{times_of(entry)} bp{beside}")
     return out
+
+
+def times_of(entry: dict[str, Any]) -> str:
+    low, high = entry["quartiles"]
+    return f"{entry['ratio']:6.2f} × ({low:.2f}–{high:.2f})"

@@ -49,7 +49,10 @@ def add_flags(own: Parser) -> None:
     )
     own.add_argument("--threads", type=int, metavar="N", help="train, audit, watch, rules: CPU threads (default: 2)")
     own.add_argument(
-        "--repeats", type=int, metavar="N", help="train, audit, watch: how often each is timed (default: 3; rules: 5)"
+        "--repeats",
+        type=int,
+        metavar="N",
+        help="train, audit, watch, rules: how often each is timed (default: 3; rules: 25)",
     )
     own.add_argument(
         "--rule", nargs="+", metavar="NAME", help="rules: time these rules and BP, your own too (default: every rule)"
@@ -159,6 +162,6 @@ BENCHES = {
     "watch": Bench(bench_watch, TIMED),
     "sweep": Bench(bench_sweep, {"jobs": None}),
     "protocol": Bench(bench_protocol, {"seeds": (7, 8, 9), "jobs": None, "out": Path("protocol")}),
-    "rules": Bench(bench_rules, {"threads": 2, "repeats": 5, "out": None, "rule": ()}),
+    "rules": Bench(bench_rules, {"threads": 2, "repeats": 25, "out": None, "rule": ()}),
 }
 FLAGS = {name: value for bench in BENCHES.values() for name, value in bench.flags.items()}

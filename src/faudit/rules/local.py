@@ -90,7 +90,10 @@ def normalised(credit: Tensor, eps: float) -> Tensor:
 
 
 def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
-    """Scale each block's gradient separately to norm ≤ largest, like ``clip_grad_norm_``; embed and readout stay."""
+    """Scale each block's gradient separately to norm ≤ largest, like ``clip_grad_norm_``; embed and readout stay.
+
+    The gradients belong to the step, so they are scaled in place: new tensors would cost a tenth of a step.
+    """
     names = [name for name in grads if name.startswith("blocks.")]
     if not names:
         return grads
@@ -100,6 +103,15 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
         torch._foreach_norm(tensors)
     ).square()  # all blocks at once: many small operations would dominate the time of a step
     norms = squares.new_zeros(len(blocks)).index_add_(0, owner, squares).sqrt()
-    factors = (largest / (norms + 1e-6)).clamp(max=1.0)
-    scaled = torch._foreach_mul(tensors, list(factors[owner].unbind()))
+    factors = list((largest / (norms + 1e-6)).clamp(max=1.0)[owner].unbind())
+    if are_apart(tensors):
+        torch._foreach_mul_(tensors, factors)
+        return grads
+    scaled = torch._foreach_mul(tensors, factors)
     return {**grads, **dict(zip(names, scaled, strict=True))}
+
+
+def are_apart(tensors: list[Tensor]) -> bool:
+    """Whether no two entries share memory. Autograd may give one tensor to two weights, or a number expanded to many."""
+    places = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+    return len(places) == len(tensors) and all(0 not in tensor.stride() for tensor in tensors)
