@@ -35,7 +35,7 @@ def lenet(classes: int) -> nn.Module:
 
 def trainer(module: nn.Module, mode: str, classes: int) -> Callable[[Iterable[tuple[Tensor, Tensor]]], None]:
     """A function that trains a converted copy of a module on batches."""
-    from biotorch.module.biomodule import BioModule  # type: ignore[import-not-found, unused-ignore]  # optional
+    from biotorch.module.biomodule import BioModule  # optional
 
     model: Any = BioModule(module, mode=mode, output_dim=classes)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused=True)

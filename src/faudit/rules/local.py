@@ -112,6 +112,6 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
 
 
 def are_apart(tensors: list[Tensor]) -> bool:
-    """Whether no two entries share memory. Autograd may give one tensor to two weights, or a number expanded to many."""
+    """Whether no two entries share memory. Autograd may give two weights one tensor, or expand one number."""
     places = {tensor.untyped_storage().data_ptr() for tensor in tensors}
     return len(places) == len(tensors) and all(0 not in tensor.stride() for tensor in tensors)
