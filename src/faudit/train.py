@@ -25,7 +25,7 @@ from faudit.errors import DataError, Diverged, StoreError
 from faudit.experiment import Experiment, prepare, refuse_unused, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading, measured
-from faudit.store import checkpoint
+from faudit.store import answers, checkpoint
 from faudit.store.environment import environment, peak_bytes
 from faudit.store.progress import shown
 from faudit.store.rows import Row, overflow
@@ -112,7 +112,10 @@ def writes(
             yield None
             started += time.perf_counter() - saved  # the time of the caller is not training time
         weights = checkpoint.fingerprint(experiment.state.params)
-        run.finish({**summary(run.rows()), "weights_sha256": weights, "peak_bytes": peak_bytes()})
+        ended = {**summary(run.rows()), "weights_sha256": weights, "peak_bytes": peak_bytes()}
+        if experiment.dataset.classes:
+            ended[answers.KEY] = answers.packed(test_right(experiment).numpy())
+        run.finish(ended)
         yield None
 
 
@@ -217,8 +220,12 @@ def read(experiment: Experiment) -> Reading:
 
 def test_accuracy(experiment: Experiment) -> float:
     """Accuracy on the full test set."""
-    right = sum(int((outputs.argmax(dim=1) == y).sum()) for outputs, y in predictions(experiment))
-    return right / len(experiment.dataset.test_x)
+    return int(test_right(experiment).sum()) / len(experiment.dataset.test_x)
+
+
+def test_right(experiment: Experiment) -> Tensor:
+    """Whether the answer to each test sample is right, on the CPU."""
+    return torch.cat([outputs.argmax(dim=1) == y for outputs, y in predictions(experiment)]).cpu()
 
 
 def test_squared_error(experiment: Experiment) -> float:

@@ -272,7 +272,7 @@ def test_an_unfinished_or_unknown_run_or_protocol_gets_one_line(
     for words, told in (
         ([str(run.path)], "needs a finished run"),
         (["nothing-here"], "unknown run"),
-        ([str(run.path), "--protocol", "faudit-9"], "did you mean 'faudit-3'?"),
+        ([str(run.path), "--protocol", "faudit-9"], "did you mean 'faudit-4'?"),
     ):
         assert main(["audit", *words, "--runs", str(tmp_path)]) == 2
         said = capsys.readouterr().err

@@ -44,7 +44,7 @@ def test_the_strategies_are_every_check_alone_and_the_protocol() -> None:
     for protocol in PROTOCOLS.values():
         alone = [f"{check.name} alone" for check in protocol.checks]
         assert list(strategies(protocol)) == ["accuracy", "accuracy + Γ", *alone, protocol.name]
-    assert list(side_by_side()) == ["faudit-3", "faudit-2", "faudit-1", "paper", "accuracy + Γ"]
+    assert list(side_by_side()) == ["faudit-4", "faudit-3", "faudit-2", "faudit-1", "paper", "accuracy + Γ"]
     broken = case(hidden_norms=[1.0, 60.0, 60.0, 60.0, 60.0])
     said = {name: strategy(broken) for name, strategy in strategies(OURS).items()}
     assert [name for name, word in said.items() if word == WALK_BACK] == ["scale alone", "faudit-1"]

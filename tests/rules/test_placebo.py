@@ -42,9 +42,12 @@ def test_the_credit_is_the_weighted_sum_of_dfas_and_the_slope_of_the_auxiliary_n
             h = trace.taps[tap]
             direction = torch.randn(h.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(tap))
             ends = [rule.value(setup.net, setup.state, tap, h + s * direction) for s in (1e-5, -1e-5)]
-            direct = (error @ setup.state[f"B.{tap}"].T * direction).sum(1)
-            want = (1 - weight) * direct + weight * (ends[0] - ends[1]) / 2e-5
-            torch.testing.assert_close((credit * direction).sum(1), want, rtol=1e-5, atol=1e-9)
+            direct = error @ setup.state[f"B.{tap}"].T
+            blind = rule.blind(setup.net, setup.state, trace.taps)[tap]
+            torch.testing.assert_close((blind * direction).sum(1), (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-9)
+            rms = [part.square().mean(1, keepdim=True).sqrt() + rule.credit_eps for part in (direct, blind)]
+            want = (1 - weight) * direct / rms[0] + weight * blind / rms[1]
+            torch.testing.assert_close(credit, want, rtol=1e-9, atol=1e-12)
 
 
 def test_without_its_share_the_main_net_learns_exactly_as_under_dfa(net_name: str) -> None:

@@ -229,7 +229,7 @@ def test_settings_out_of_range() -> None:
         assert "frozen: expected a list of accuracies, got" in refusal(mlp(), frozen=frozen)
     for taps in (None, [0], 3):
         assert "the taps: expected names or patterns of submodules, got" in refusal(mlp(), taps=taps)
-    assert "did you mean 'faudit-3'" in refusal(mlp(), protocol="faudit-9")
+    assert "did you mean 'faudit-4'" in refusal(mlp(), protocol="faudit-9")
     assert "floating point, got int64" in refusal(
         Tokens(), [(torch.zeros(9, dtype=torch.int64), batch(9)[1])], taps=["0"]
     )

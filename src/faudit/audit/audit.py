@@ -21,7 +21,7 @@ from faudit.errors import ConfigError, StoreError
 from faudit.probes import PROBES
 from faudit.registry import declared
 from faudit.rules import RULES, control_name
-from faudit.store import audits
+from faudit.store import answers, audits
 from faudit.store.audits import Facts, KeptAudit
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
@@ -95,7 +95,7 @@ class ControlIndex:
             with suppress(StoreError, LookupError):
                 history = {row["epoch"]: row["test_acc"] for row in run.rows() if row.get("test_acc") is not None}
                 if run.status == Status.DONE and history:
-                    return Control(run.name, run.rows()[-1]["test_acc"], history)
+                    return Control(run.name, run.rows()[-1]["test_acc"], history, right=answers.of(run))
         return None
 
 
@@ -173,6 +173,7 @@ def judged(
         trains_blocks=facts.trains_blocks,
         no_control=facts.no_control,
         no_credit=facts.no_credit,
+        right=answers.of(run),
     )
     return Audited(run, config, case, judge(case, protocol), tuple(remarks))
 
@@ -257,9 +258,17 @@ def lacking(row: Row) -> list[str]:
     ]
 
 
-def case_of(config: RunConfig, rows: Sequence[Row], *, samples: int, classes: int, control: Control | None) -> Case:
+def case_of(
+    config: RunConfig,
+    rows: Sequence[Row],
+    *,
+    samples: int,
+    classes: int,
+    control: Control | None,
+    right: str | None = None,
+) -> Case:
     """The case of a run, with the facts that its rule declares."""
     rule = RULES[config.rule]
     controls = (control,) if control else ()
     facts = {name: getattr(rule, name) for name in ("trains_blocks", "no_control", "no_credit")}
-    return Case(config, rows, samples, classes, controls, **facts)
+    return Case(config, rows, samples, classes, controls, **facts, right=right)

@@ -4,8 +4,9 @@
 the buffer, the fit of the network or the difficulty of the data. It checks the gradient's precision instead of its
 size and the share of errors removed instead of points, and it compares feedback with newly drawn feedback. ``faudit-2``
 also checks that the accuracy is above chance. ``faudit-3`` also asks each deep block by itself, each sample against
-others, and whether other feedback changes the update. The thresholds of a named protocol never change; a better
-threshold makes a new protocol.
+others, and whether other feedback changes the update. ``faudit-4`` compares trained with frozen blocks sample by
+sample, so its interval is narrower. The thresholds of a named protocol never change; a better threshold makes a new
+protocol.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from faudit.audit.checks.feedback import Feedback
 from faudit.audit.checks.floor import Floor
 from faudit.audit.checks.movement import Movement
 from faudit.audit.checks.null import Null
+from faudit.audit.checks.paired import Paired
 from faudit.audit.checks.points import Points
 from faudit.audit.checks.rank import Rank
 from faudit.audit.checks.reference import Reference
@@ -91,12 +93,20 @@ FAUDIT_3 = Protocol(
     checks=(*FAUDIT_2.checks, Blocks(each=4.0), Samples(own=3.0), Swap(turned=1e-6)),
     labels=FAUDIT_1.labels,
 )
+FAUDIT_4 = Protocol(
+    "faudit-4",
+    checks=tuple(
+        Paired(errors_removed=one.errors_removed, settled=one.settled) if isinstance(one, Depth) else one
+        for one in FAUDIT_3.checks
+    ),
+    labels=FAUDIT_1.labels,
+)
 PAPER = Protocol(
     "paper",
     checks=(Scale(growth=50.0), Floor(floor=1e-4), Points(points=0.02)),
     labels=(Stability(stability=0.30),),
 )
-PROTOCOLS = {protocol.name: protocol for protocol in (FAUDIT_3, FAUDIT_2, FAUDIT_1, PAPER)}
+PROTOCOLS = {protocol.name: protocol for protocol in (FAUDIT_4, FAUDIT_3, FAUDIT_2, FAUDIT_1, PAPER)}
 DEFAULT = FAUDIT_2.name
 
 

@@ -33,7 +33,7 @@ WHAT = (
 def add_flags(own: Parser) -> None:
     own.add_argument("what", choices=list(BENCHES), metavar="|".join(BENCHES), help=WHAT)
     own.add_argument(
-        "--seeds", type=count, nargs="+", metavar="S", help="protocol: seeds of the networks (default: 7 8 9)"
+        "--seeds", type=count, nargs="+", metavar="S", help="protocol: seeds of the networks (default: 21 22 23)"
     )
     own.add_argument(
         "--jobs", type=count, metavar="N", help="sweep, protocol: runs side by side (default: one per core)"
@@ -161,7 +161,7 @@ BENCHES = {
     "audit": Bench(bench_audit, TIMED),
     "watch": Bench(bench_watch, TIMED),
     "sweep": Bench(bench_sweep, {"jobs": None}),
-    "protocol": Bench(bench_protocol, {"seeds": (7, 8, 9), "jobs": None, "out": Path("protocol")}),
+    "protocol": Bench(bench_protocol, {"seeds": (21, 22, 23), "jobs": None, "out": Path("protocol")}),
     "rules": Bench(bench_rules, {"threads": 2, "repeats": 25, "out": None, "rule": ()}),
 }
 FLAGS = {name: value for bench in BENCHES.values() for name, value in bench.flags.items()}

@@ -3,7 +3,7 @@
 x ~ N(0, I) in 30 dimensions; 10 outputs; 30,000 samples for training, 4,000 for test.
 
     teacher-linear   y = T x,                                         T ~ U(±1)
-    teacher-tanh     y = W_2 tanh(W_1 tanh(W_0 x + b_0) + b_1) + b_2, sizes 30-20-10-10, all ~ U(±1)
+    teacher-tanh     y = W_2 tanh(W_1 tanh(W_0 x)), sizes 30-20-10-10, W ~ U(±1), without biases
 
 The data is made when it is loaded. It needs no files and does not depend on the run's seed.
 """
@@ -35,16 +35,12 @@ def teacher_tanh(data_dir: Path | None = None) -> Dataset:
     """Gaussian vectors with targets from a random network of two tanh layers, made when loaded."""
     generator = torch.Generator().manual_seed(SEED)
     sizes = (INPUTS, *HIDDEN, OUTPUTS)
-    layers = [
-        (uniform(rows, columns, generator=generator), uniform(rows, generator=generator))
-        for columns, rows in pairwise(sizes)
-    ]
+    weights = [uniform(rows, columns, generator=generator) for columns, rows in pairwise(sizes)]
 
     def network(x: Tensor) -> Tensor:
-        for weight, bias in layers[:-1]:
-            x = torch.tanh(x @ weight.T + bias)
-        weight, bias = layers[-1]
-        return x @ weight.T + bias
+        for weight in weights[:-1]:
+            x = torch.tanh(x @ weight.T)
+        return x @ weights[-1].T
 
     return made("teacher-tanh", network, generator)
 

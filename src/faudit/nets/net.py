@@ -51,13 +51,27 @@ class Training:
         self._generator = generator
         self._masks: dict[str, Tensor] = {}
         self._written: set[str] = set()
+        self._drops = True
 
     def dropped(self, h: Tensor, place: str, *, rate: float) -> Tensor:
         """Dropout of a state with the mask of a place: zero at a share ``rate`` of the features, the rest scaled up."""
+        if not self._drops:
+            return h
         if place not in self._masks:
             kept = torch.rand(h.shape, generator=self._generator) >= rate
             self._masks[place] = kept.to(h.device, h.dtype) / (1.0 - rate)
         return h * self._masks[place]
+
+    @property
+    def has_dropped(self) -> bool:
+        """Whether a pass of this step had dropout."""
+        return bool(self._masks)
+
+    def undropped(self) -> Training:
+        """The same step without dropout."""
+        other = Training(self._generator)
+        other._written, other._drops = self._written, False
+        return other
 
     def is_first(self, place: str) -> bool:
         """Whether this is the first pass of the step through a place."""
@@ -132,6 +146,13 @@ class Net(ABC):
     def in_training(self: Self, generator: torch.Generator) -> Self:
         """The net inside one training step; ``generator`` draws its dropout masks."""
         return replace(self, training=Training(generator))
+
+    @final
+    def undropped(self: Self) -> Self:
+        """The net in the same training step without dropout; itself if no pass of the step had any."""
+        if self.training is None or not self.training.has_dropped:
+            return self
+        return replace(self, training=self.training.undropped())
 
     @property
     def signals(self) -> int:

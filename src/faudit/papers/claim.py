@@ -280,6 +280,9 @@ def measured(part: Number, table: Table, *, asks: Asked | None) -> dict[str, Any
     entry["asked"] = {"epochs": asks.epochs, "seeds": asks.seeds}
     ended = [[one for one in table.series(name) if counts(one)] for name in part.experiments]
     enough = all(sum(one.config.epochs >= asks.epochs for one in series) >= asks.seeds for series in ended)
+    numbers = 1 if isinstance(part, Between) else len(part.experiments)  # of each seed; a difference is one number
+    if not (isinstance(part, Part) and part.seeds):
+        enough = enough and entry["n"] >= asks.seeds * numbers  # a finished run may lack the row that is asked
     if all(ended) and not enough and not entry["diverged"]:
         entry["verdict"] = "partial"
     return entry

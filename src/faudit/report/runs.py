@@ -16,6 +16,7 @@ from faudit.config import RunConfig, command
 from faudit.errors import StoreError
 from faudit.report.series import Columns, columns, rounded_all
 from faudit.rules import RULES
+from faudit.store import answers
 from faudit.store.rows import Row, growth
 from faudit.store.run import ENDED, Run
 from faudit.store.summary import summary
@@ -67,7 +68,7 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "imported": run.name.startswith("imported-"),
         "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
         "environment": environment,
-        "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id")},
+        "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id", answers.KEY)},
         "command": command(config, runs="runs") if config.rule in RULES else "",
         "last": numbers,
         "verdict": word,

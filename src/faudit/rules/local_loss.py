@@ -11,7 +11,7 @@ embedding without weights has no loss.
 
 A vector of features enters as it is, and M_t is a matrix. Tokens are averaged first. Of feature maps, pred sees means
 over patches, at most 4096 of them; M_t is a 3×3 convolution, and S compares the standard deviation of each of its maps.
-Dropout of a net acts before the loss, and not after it as in the authors' code.
+Dropout acts after the loss, on what the next block reads, as in the authors' code.
 
 The credit of a block is the gradient of n·L at the tap that teaches it. Without a skip this tap is the block's output.
 With a skip it is the block's input, as under BP, so the gradient passes the block; the embedding's own loss is at the
@@ -97,8 +97,11 @@ class LocalLoss(Rule):
     ) -> Step:
         trace = net.trace_cut(params, x)
         loss = net.loss(trace.logits, y)
-        value = loss + self._loss_at(0, trace.embedded, net=net, state=state, y=y)
-        for l, branch in enumerate(trace.branches):
+        outputs = [trace.embedded, *trace.branches]
+        if (whole := net.undropped()) is not net:
+            outputs = [whole.embed(params, x), *(whole.branch(params, l, h) for l, h in enumerate(trace.taps[:-1]))]
+        value = loss + self._loss_at(0, outputs[0], net=net, state=state, y=y)
+        for l, branch in enumerate(outputs[1:]):
             value = value + self._loss_at(l + 1, net.join(trace.taps[l], branch), net=net, state=state, y=y)
         return descended(self, Objective(value, loss, trace.logits), params, state)
 

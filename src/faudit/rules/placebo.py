@@ -1,7 +1,8 @@
 """Placebo: DFA mixed with an auxiliary net that trains on noise and knows nothing of the loss.
 
 A(h_l, t_l) is a scalar, trained by the mean of (A(h_l, t_l) − z)², with fresh z ~ N(0, 1) for every sample and step.
-It reads neither error nor labels. Credit: a_l = (1 − w) B_l e + w ∂A/∂h_l, with DFA's B_l and w = ``placebo_weight``.
+It reads neither error nor labels. Credit: a_l = (1 − w) ñ(B_l e) + w ñ(∂A/∂h_l), with DFA's B_l, w = ``placebo_weight``
+and ñ(a) = a / (RMS(a) + ε) per sample. Without ñ the slope of A would be far smaller than DFA's signal.
 This is the control of rules with an auxiliary net: a gain over DFA that the placebo has too is no proof of credit.
 Stores DFA's matrices ("B.<l>") and the auxiliary net (``rules/auxiliary.py``). Costs DFA's passes and three passes of
 the auxiliary net at every tap. arXiv 2606.21126; what its auxiliary net learns is unknown, and the noise is ours.
@@ -19,6 +20,7 @@ from faudit.nets.net import Net, Params, Trace
 from faudit.rules import Card
 from faudit.rules.auxiliary import TIMES, AuxiliaryRule, time_of
 from faudit.rules.dfa import DFA
+from faudit.rules.local import normalised
 from faudit.rules.rule import State
 from faudit.settings import setting, share
 
@@ -29,7 +31,7 @@ class Placebo(AuxiliaryRule):
 
     card: ClassVar[Card] = Card(
         title="Placebo of the bridges",
-        formula="a_l = (1 − w) B_l e + w ∂A/∂h_l, with A(h_l, l/L) trained on noise",
+        formula="a_l = (1 − w) ñ(B_l e) + w ñ(∂A/∂h_l), ñ: RMS 1 per sample, A(h_l, l/L) trained on noise",
         reference="arXiv 2606.21126",
         stores="one matrix of d × C for each block, an auxiliary net of 3 × 256 and its optimizer",
         needs=("global error", "auxiliary net"),
@@ -53,7 +55,8 @@ class Placebo(AuxiliaryRule):
     ) -> list[Tensor]:
         direct = DFA().credit(net, params, state, taps, logits, y)
         blind = self.blind(net, state, taps)
-        return [torch.lerp(a, b, self.placebo_weight) for a, b in zip(direct, blind, strict=True)]
+        eps, w = self.credit_eps, self.placebo_weight
+        return [torch.lerp(normalised(a, eps), normalised(b, eps), w) for a, b in zip(direct, blind, strict=True)]
 
     def blind(self, net: Net, state: State, taps: list[Tensor]) -> list[Tensor]:
         """∂A/∂h_l, the share of the credit that knows nothing of the loss."""

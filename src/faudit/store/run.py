@@ -432,7 +432,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "a list of objects": lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
 }
 OUTCOME = {
-    **dict.fromkeys(("run_id", "reason", "weights_sha256"), "text"),
+    **dict.fromkeys(("run_id", "reason", "weights_sha256", "test_right"), "text"),
     **dict.fromkeys(("epochs", "epoch", "peak_bytes"), "a whole number"),
     **dict.fromkeys(("test_acc", "growth_max"), "a number"),
     "seconds": TIME,

@@ -182,7 +182,8 @@ def test_a_measured_case_is_reproducible_and_its_control_is_a_frozen_run(monkeyp
     monkeypatch.setattr(bench, "CASES", TINY)
     wanted = tasks([5])
     assert [task.config.rule for task in wanted] == ["bp", "frozen-bp", "dfa", "frozen-dfa"]
-    rows = [measured(Task("left out", TINY["left out"].config)) for _ in range(2)]
+    (rows, right) = zip(*(measured(Task("left out", TINY["left out"].config)) for _ in range(2)), strict=True)
+    assert right[0] == right[1]
     timings = ("seconds", "probe_seconds")
     assert {k: v for k, v in rows[0].items() if k not in timings} == {
         k: v for k, v in rows[1].items() if k not in timings
@@ -194,7 +195,7 @@ def test_what_is_planted_after_training_is_in_the_row(monkeypatch: pytest.Monkey
     config = RunConfig(net="mlp", rule="kolen-pollack", sizes=(8,), epochs=3, batch_size=32, lr=3e-3, weight_decay=3.0)
     kinds = {"near": Planted(True, "a test", config), "far": Planted(False, "a test", config, after="swapped")}
     monkeypatch.setattr(bench, "CASES", kinds)
-    rows = {name: measured(Task(name, config)) for name in kinds}
+    rows = {name: measured(Task(name, config))[0] for name in kinds}
     assert rows["near"]["weight_angle"][0] < 45 < rows["far"]["weight_angle"][0]
     assert rows["near"]["test_acc"] == rows["far"]["test_acc"], "the weights are the same"
 
@@ -232,11 +233,12 @@ def test_the_command_measures_what_is_missing_and_judges_it(tmp_path: Path, caps
         config = task.config.with_(epochs=1, **({"width": 16} if "width" in task.config.settings else {}))
         if task.config.net == "vit" or task.config.settings.get("depth", 0) > 8:
             config = config.with_(depth=2)
-        row = measured(Task(task.case, config)) if task.case in ("", "bp", "dfa as published") else None
-        row = row or Row(SOUND | HEALTHY, test_acc=0.5, test_samples=360, classes=10)
+        row, right = Row(SOUND | HEALTHY, test_acc=0.5, test_samples=360, classes=10), None
+        if task.case in ("", "bp", "dfa as published"):
+            row, right = measured(Task(task.case, config))
         with rows.open("a") as stream:
-            stream.write(json.dumps({"key": task.key, "code": code, "row": to_line(row)}) + "\n")
+            stream.write(json.dumps({"key": task.key, "code": code, "row": to_line(row), "test_right": right}) + "\n")
     assert main(["bench", "protocol", "--seeds", "7", "--out", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert list(result["columns"]) == ["faudit-3", "faudit-2", "faudit-1", "paper", "accuracy + Γ"]
+    assert list(result["columns"]) == ["faudit-4", "faudit-3", "faudit-2", "faudit-1", "paper", "accuracy + Γ"]
     assert (tmp_path / "confusion.md").exists() and len(rows.read_text().splitlines()) == len(tasks([7]))

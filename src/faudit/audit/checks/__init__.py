@@ -17,6 +17,7 @@ CHECKS: Registry[type[Check]] = Registry(
         "floor": "faudit.audit.checks.floor:Floor",
         "rank": "faudit.audit.checks.rank:Rank",
         "depth": "faudit.audit.checks.depth:Depth",
+        "paired": "faudit.audit.checks.paired:Paired",
         "points": "faudit.audit.checks.points:Points",
         "movement": "faudit.audit.checks.movement:Movement",
         "feedback": "faudit.audit.checks.feedback:Feedback",

@@ -50,6 +50,7 @@ class Control:
     accuracy: float
     history: Mapping[int, float] = field(default_factory=dict)
     by_hand: bool = False  # the caller gave the accuracy; faudit has not measured it
+    right: str | None = None  # its answers to the test samples at the end (``store/answers.py``), if they were kept
 
     def at(self, epoch: int) -> float | None:
         """The accuracy at an epoch; None if it was not logged."""
@@ -68,6 +69,7 @@ class Case:
     trains_blocks: bool = True  # False for a control itself
     no_control: str | None = None  # the reason, if its rule can have no frozen control
     no_credit: str | None = None  # the reason, if its rule has no signal at the taps
+    right: str | None = None  # the answers to the test samples at the last row, if they were kept
 
     @property
     def last(self) -> Row:
@@ -116,8 +118,9 @@ class Case:
         return [self.until(place) for place, row in enumerate(self.rows) if row["epoch"] > 0]
 
     def until(self, place: int) -> Case:
-        """The case as of an earlier row."""
-        return replace(self, rows=self.rows[: place + 1])
+        """The case as of an earlier row, of which no single answers are known."""
+        is_last = place + 1 == len(self.rows)
+        return replace(self, rows=self.rows[: place + 1], right=self.right if is_last else None)
 
 
 def at_least(value: float, limit: float) -> str:

@@ -40,16 +40,21 @@ class Depth(Check):
         if case.config is not None and epoch < self.settled:
             reason = f"trained for {epoch} epochs, needed {self.settled}"
             return self.finding(UNDECIDED, reason, threshold=limit)
-        value, low, high = both.removed(case.samples)
+        value, low, high, remark = self.removed(both, case)
         change = f"removes {value:.0%} of" if value >= 0 else f"adds {-value:.0%} to"
         status = FIRED if high < limit else PASSED if value >= limit else UNDECIDED
         unsure = status == PASSED and low < limit
         reason = (
             f"training the blocks {change} the errors that frozen blocks make (95 %: {span(low, high)}; "
-            f"accuracy {both.accuracy:.3f} against {both.frozen:.3f}{both.by_hand}), needed: removing {limit:.0%}"
+            f"accuracy {both.accuracy:.3f} against {both.frozen:.3f}{both.by_hand}{remark}), "
+            f"needed: removing {limit:.0%}"
             f"{'; by its estimate alone, because the interval contains the threshold' if unsure else ''}"
         )
         return self.finding(status, reason, value=value, threshold=limit, low=low, high=high)
+
+    def removed(self, both: Against, case: Case) -> tuple[float, float, float, str]:
+        """The share of errors removed, its interval, and a remark on the interval."""
+        return (*both.removed(case.samples), "")
 
 
 def span(low: float, high: float) -> str:

@@ -1,7 +1,9 @@
 """The cases of the benchmark: each network, whether it is healthy, and the reason for this label.
 
 Healthy means that the blocks are trained with the true gradient, or through feedback that is near the weights which it
-replaces, and that nothing was changed. Broken means that something was changed. All cases use the shipped digits.
+replaces, and that nothing was changed. Broken means that something was changed, or that the rule or a setting is known
+to give no useful credit: the paper's DFA, a rate that is too large, a clip of nothing, the placebo and a bridge without
+its end. All cases use the shipped digits.
 
 How near is near is said before any verdict is known, as the largest angle between a feedback matrix and its weight:
 

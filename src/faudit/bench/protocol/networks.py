@@ -22,6 +22,7 @@ from faudit.audit.checks.check import Case, Control
 from faudit.bench.protocol.cases import CASES
 from faudit.config import RunConfig
 from faudit.errors import StoreError
+from faudit.store import answers
 from faudit.store.files import contents, refusals, write_whole
 from faudit.store.rows import Row, from_lines, to_line
 from faudit.sweep.local import safe_path
@@ -59,11 +60,14 @@ def tasks(seeds: Sequence[int]) -> list[Task]:
     return list(found.values())
 
 
-def measured(task: Task) -> Row:
-    """Train a case to its end and measure it with every probe. Of a control only the accuracy is used."""
+def measured(task: Task) -> tuple[Row, str]:
+    """Train a case to its end and measure it with every probe; returns its answers to the test samples too.
+
+    Of a control only the accuracy and the answers are used.
+    """
     from faudit.data import DATASETS
     from faudit.experiment import prepare, threads
-    from faudit.train import measure, one_epoch
+    from faudit.train import measure, one_epoch, test_right
 
     config = task.config.with_(probe_epochs=(task.config.epochs,)) if task.case else task.config
     with threads(1):
@@ -74,7 +78,8 @@ def measured(task: Task) -> Row:
             one_epoch(experiment, epoch)
         if task.case:
             experiment = CASES[task.case].ended(experiment)
-        return measure(experiment, config.epochs, train_loss=None, seconds=0.0)
+        row = measure(experiment, config.epochs, train_loss=None, seconds=0.0)
+        return row, answers.packed(test_right(experiment).numpy())
 
 
 def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[int, int]]:
@@ -89,9 +94,10 @@ def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[in
     with safe_path(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measured, task): task for task in todo}
         for count, future in enumerate(as_completed(waiting), start=1):
-            row = {"key": waiting[future].key, "code": code, "row": to_line(future.result())}
+            row, right = future.result()
+            line = {"key": waiting[future].key, "code": code, "row": to_line(row), answers.KEY: right}
             with refusals(out), out.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(row) + "\n")
+                stream.write(json.dumps(line) + "\n")
             yield len(wanted) - len(todo) + count, len(wanted)
 
 
@@ -114,7 +120,7 @@ def held(out: Path) -> dict[str, dict[str, Any]]:
         try:
             entry = json.loads(line)
             (row,) = from_lines([str(entry["row"]).encode()], where=str(out), first=place)
-            entries[entry["key"]] = {"code": entry["code"], "row": row}
+            entries[entry["key"]] = {"code": entry["code"], "row": row, "right": entry.get(answers.KEY)}
         except (ValueError, KeyError, TypeError, StoreError):
             if place < len(lines):
                 raise StoreError(
@@ -125,7 +131,8 @@ def held(out: Path) -> dict[str, dict[str, Any]]:
 
 def cases_of(seeds: Sequence[int], *, out: Path) -> dict[tuple[str, int], Case]:
     """Every case with every seed, as input for the checks."""
-    rows = {key: entry["row"] for key, entry in held(out).items()}
+    entries = held(out)
+    rows = {key: entry["row"] for key, entry in entries.items()}
     found = {}
     for seed in seeds:
         for name, case in CASES.items():
@@ -136,7 +143,8 @@ def cases_of(seeds: Sequence[int], *, out: Path) -> dict[tuple[str, int], Case]:
                 [row],
                 samples=row["test_samples"],
                 classes=row["classes"],
-                control=Control(control.key, rows[control.key]["test_acc"]),
+                control=Control(control.key, rows[control.key]["test_acc"], right=entries[control.key]["right"]),
+                right=entries[Task(name, config).key]["right"],
             )
     return found
 

@@ -16,5 +16,9 @@ PAPER = Paper(
     core_hours=0.7,
     recipe=study_recipe("biotorch"),
     claims=CLAIMS,
-    notes="The paper trains for 100 epochs, our runs for 10.",
+    notes=(
+        "The paper trains for 100 epochs, our runs for 10. Rate .01, no weight decay and torch's initial weights are "
+        "ours: the paper's settings for MNIST are not public. The feedback starts as in BioTorch (Xavier, uniform). "
+        "BioTorch's uSF is the plain sign of W, ours is scaled to the size of the initial feedback."
+    ),
 )

@@ -16,4 +16,5 @@ PAPER = Paper(
     core_hours=0.3,
     recipe=study_recipe("ep"),
     claims=CLAIMS,
+    notes="Pixels are standardised, as in that repository.",
 )

@@ -1,0 +1,45 @@
+"""Which test samples a network answered rightly: one bit per sample, kept as text in ``done.json``.
+
+Two networks that were tested on the same samples can then be compared sample by sample.
+"""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faudit.errors import StoreError
+from faudit.store.run import Run, damaged
+
+KEY = "test_right"  # the entry of done.json
+
+
+def of(run: Run) -> str | None:
+    """The answers of a run as they are kept, checked against the size of its test set; None if it kept none."""
+    text = (run.outcome() or {}).get(KEY)
+    samples = run.rows()[-1].get("test_samples") if text is not None else None
+    if text is None or samples is None:
+        return None
+    try:
+        unpacked(text, samples)
+    except StoreError as error:
+        raise damaged(run.path / "done.json", str(error)) from None
+    return str(text)
+
+
+def packed(right: NDArray[np.bool_]) -> str:
+    """The bits as base64: 1.7 kB for 10,000 samples."""
+    return base64.b64encode(np.packbits(right).tobytes()).decode()
+
+
+def unpacked(text: str, samples: int) -> NDArray[np.bool_]:
+    """The bits of so many samples; raises if the text does not hold that many."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        data = b""
+    if len(data) != (samples + 7) // 8:
+        raise StoreError(f"{KEY}: expected one bit for each of {samples} samples, got {len(data)} bytes")
+    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=samples).astype(bool)
