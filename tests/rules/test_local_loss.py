@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.config import RunConfig
+from faudit.nets.mlp import MLP
 from faudit.nets.net import part
-from faudit.rules.local_loss import EPS, LARGEST, averaged, patches, similarities
+from faudit.rules.local_loss import EPS, LARGEST, LocalLoss, averaged, patches, similarities
 from tests.support.nets import Setup
 from tests.support.runs import survives_a_stop
 
@@ -186,3 +187,22 @@ def test_a_stop_changes_nothing_of_weights_auxiliary_nets_and_running_statistics
         rule="local-loss", net="mlp", sizes=(16, 12), activation="leaky-relu", batch_norm=True, dropout=0.2, epochs=4
     )
     survives_a_stop(config, tmp_path)
+
+
+def test_a_block_is_judged_before_dropout_and_the_next_one_reads_what_is_left() -> None:
+    """The first block reads the data, so its gradients do not depend on dropout; those of the second one do."""
+    plain = MLP((1, 4, 4), 3, sizes=(12, 10), activation="relu", batch_norm=True)
+    draw, rule = torch.Generator().manual_seed(2), LocalLoss()
+    x, y = torch.randn(8, 1, 4, 4, generator=draw), torch.arange(8) % 3
+    params = {name: value.requires_grad_("running" not in name) for name, value in plain.init(draw).items()}
+    state = {name: value.requires_grad_() for name, value in rule.init(plain, x, draw).items()}
+    dropping = MLP((1, 4, 4), 3, sizes=(12, 10), activation="relu", batch_norm=True, dropout=0.5)
+    whole, left = (
+        rule.step(net.in_training(torch.Generator().manual_seed(1)), params, state, x, y).grads
+        for net in (plain, dropping)
+    )
+    for name, value in whole.items():
+        if part(name) == "blocks.0" or name.startswith("aux.1."):
+            assert torch.equal(value, left[name]), name
+    assert not torch.equal(whole["blocks.1.weight"], left["blocks.1.weight"])
+    assert not torch.equal(whole["readout.weight"], left["readout.weight"])

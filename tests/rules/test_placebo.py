@@ -50,13 +50,14 @@ def test_the_credit_is_the_weighted_sum_of_dfas_and_the_slope_of_the_auxiliary_n
             torch.testing.assert_close(credit, want, rtol=1e-9, atol=1e-12)
 
 
-def test_without_its_share_the_main_net_learns_exactly_as_under_dfa(net_name: str) -> None:
-    setup, _ = placebo(net_name, placebo_weight=0.0)
-    dfa = Setup("dfa", net_name)
+def test_without_its_share_the_main_net_learns_as_under_dfa(net_name: str) -> None:
+    """The credit is normalised twice, so a large ε would act twice."""
+    setup, _ = placebo(net_name, placebo_weight=0.0, credit_eps=1e-14)
+    dfa = Setup("dfa", net_name, credit_eps=1e-14)
     dfa.state = {name: value for name, value in setup.state.items() if name.startswith("B.")}
     got, want = setup.grads(), dfa.grads()
     for name, value in want.items():
-        torch.testing.assert_close(got[name], value, rtol=1e-12, atol=1e-15, msg=name)
+        torch.testing.assert_close(got[name], value, rtol=1e-9, atol=1e-12, msg=name)
 
 
 def test_the_noise_is_drawn_from_the_generator_of_the_step() -> None:
