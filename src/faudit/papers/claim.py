@@ -103,7 +103,7 @@ class Part:
     what: str
     experiments: tuple[str, ...]
     measure: Measure
-    kind: str  # "accuracy", "error", "nse", "angle", "norm", "epoch", "never", "cosine"
+    kind: str  # "accuracy", "error", "nse", "angle", "credit angle", "norm", "epoch", "never", "cosine"
     published: float | None
     spread: float | None = None  # the paper's standard deviation of a cosine
     seeds: tuple[int, ...] | None = None  # only these seeds, if the claim is about one seed

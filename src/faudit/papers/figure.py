@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 # kind → label
 PANELS = {"accuracy": "test accuracy", "error": "test error (%)", "angle": "angle of B to W (°)",
-          "nse": "normalised squared error"}  # fmt: skip
+          "credit angle": "angle of credit to gradient (°)", "nse": "normalised squared error"}  # fmt: skip
 LOGARITHMIC = ("error", "nse")
-BAND = "line: mean (errors: geometric), band: ± 1 s.d.; hollow: published, with the tolerance"
+BAND = "line: mean (errors: geometric), band: ± 1 s.d."
 
 
 class Trajectories(Figure):

@@ -17,10 +17,11 @@ from faudit.papers.paper import ITSELF, Paper
 
 FORMS: dict[str, Callable[[float], str]] = {
     "norm": printed_size, "cosine": printed_cosine, "accuracy": printed_share, "error": printed_percent,
-    "angle": printed_angle, "nse": printed_size, "epoch": lambda epoch: f"epoch {epoch:.0f}",
+    "angle": printed_angle, "credit angle": printed_angle, "nse": printed_size,
+    "epoch": lambda epoch: f"epoch {epoch:.0f}",
 }  # fmt: skip
 NOWHERE = Path(os.devnull)  # a store without runs
-UNITS = {"epoch": " epochs", "error": " pp", "angle": "°"}  # of a tolerance
+UNITS = {"epoch": " epochs", "error": " pp", "angle": "°", "credit angle": "°"}  # of a tolerance
 
 
 def page(paper: Paper, entries: list[dict[str, Any]], *, plan: Plan, remarks: list[str]) -> str:

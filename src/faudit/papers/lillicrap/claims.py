@@ -26,19 +26,19 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "linear: the angle starts near 90°",
         "85°",
-        (Between("start", "linear FA", at_epoch(0, angle), "angle", 80.0, 100.0, published=85.0),),
+        (Between("start", "linear FA", at_epoch(0, angle), "credit angle", 80.0, 100.0, published=85.0),),
         LINEAR,
     ),
     Claim(
         "linear: the angle is below 35° after 300 steps",
         "< 35°",
-        (Between("step 300", "linear FA", at_epoch(1, angle), "angle", 0.0, 35.0),),
+        (Between("step 300", "linear FA", at_epoch(1, angle), "credit angle", 0.0, 35.0),),
         LINEAR,
     ),
     Claim(
         "linear: the angle after 3000 steps",
         "about 30°",
-        (Part("step 3000", ("linear FA",), at_epoch(10, angle), "angle", 30.0, within=5.0),),
+        (Part("step 3000", ("linear FA",), at_epoch(10, angle), "credit angle", 30.0, within=5.0),),
         LINEAR,
     ),
     Claim(
