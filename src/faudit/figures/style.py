@@ -230,7 +230,10 @@ def footnote(
     epochs = f"{longest[0]}" if len(longest) == 1 else f"{longest[0]}–{longest[-1]}"
     data = DATA_NAMES.get(numbers["plan"]["data"], numbers["plan"]["data"])
     elsewhere = {line["net"]: line["data"] for line in lines if line["data"] != numbers["plan"]["data"]}
-    if elsewhere:
+    if len({line["net"] for line in lines}) == 1:  # one net on several datasets
+        found = dict.fromkeys(line["data"] for line in lines)
+        data = " and ".join(DATA_NAMES.get(name, name) for name in found)
+    elif elsewhere:
         named = [f"{NET_NAMES.get(net, net)}: {DATA_NAMES.get(other, other)}" for net, other in elsewhere.items()]
         data += f" ({', '.join(named)})"
     seeds, band = ("seeds", f"; {what}") if counts[-1] > 1 else ("seed", "")
