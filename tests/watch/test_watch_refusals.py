@@ -12,40 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import faudit
+from tests.support.feedback import aligned, unaligned
 from tests.support.loops import Stack
 from tests.support.models import WIDTH, batch
-
-
-class Feedback(torch.autograd.Function):
-    """x·Wᵀ whose backward pass sends the error through B."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, feedback: Tensor) -> Tensor:
-        ctx.save_for_backward(x, feedback)
-        return x @ weight.T
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, feedback = ctx.saved_tensors
-        return grads[0] @ feedback, grads[0].T @ x, None
-
-
-class FeedbackLinear(nn.Linear):
-    """A linear layer with feedback alignment inside."""
-
-    def __init__(self) -> None:
-        super().__init__(WIDTH, WIDTH, bias=False)
-        self.register_buffer("feedback", torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(1)))
-
-    def forward(self, input: Tensor) -> Tensor:
-        return Feedback.apply(input, self.weight, self.feedback)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def aligned() -> nn.Module:
-    """A stack whose second layer teaches the first one by feedback alignment."""
-    model = Stack()
-    model.blocks[1][0] = FeedbackLinear()  # type: ignore[operator]  # a stack
-    return model
 
 
 class Writing(Stack):
@@ -105,8 +74,7 @@ def test_before_the_loop_bad_input_is_an_error_of_one_line(
 
 
 def test_a_plain_twin_gives_the_true_gradient_of_a_model_with_feedback_inside(tmp_path: Path) -> None:
-    model, plain = aligned(), Stack()
-    plain.blocks[1][0] = nn.Linear(WIDTH, WIDTH, bias=False)  # type: ignore[operator]
+    model, plain = aligned(), unaligned()
     with faudit.watch(model, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path, plain=plain) as w:
         model.eval()
         F.cross_entropy(model(X), Y).backward()

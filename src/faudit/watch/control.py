@@ -18,7 +18,7 @@ from faudit.store import controls
 from faudit.watch.copies import identical, tensors
 from faudit.watch.loop import Watch
 from faudit.watch.net import described
-from faudit.watch.shadow import unwrapped
+from faudit.watch.plain import unwrapped
 
 
 def control(make_model: Callable[[], nn.Module], train: Callable[[Any], Any], *, of: Watch) -> float:

@@ -24,7 +24,6 @@ from types import TracebackType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from faudit.audit import watched
@@ -51,8 +50,9 @@ from faudit.watch.copies import refuse_weights, tensors
 from faudit.watch.credit import Credit
 from faudit.watch.model import is_list_of, refuse_labels, refuse_nondeterministic
 from faudit.watch.net import Inputs, described, error_text
-from faudit.watch.reading import Fresh, Loss, per_sample
-from faudit.watch.shadow import Shadow, apart, refuse_device, refuse_other_backward, unwrapped
+from faudit.watch.plain import is_meant, refuse_other_backward, unwrapped
+from faudit.watch.reading import Fresh, Loss, loss_of
+from faudit.watch.shadow import Shadow, apart, refuse_device
 
 LIGHT = ("norms", "gradients", "accuracy", "alignment")  # all that light watching measures; alignment needs a credit
 
@@ -108,7 +108,7 @@ def watch(
         _ = reading.losses  # refuses a loss that is not per sample
         if credit is not None:
             refuse_nondeterministic(reading)
-        if plain is None or plain is not model:
+        if not is_meant(model, plain):
             refuse_other_backward(shadow.exact, x, y, loss_of(loss))
         dtype = str(reading.trace.logits.dtype).removeprefix("torch.")
         classes = shadow.net.classes if reading.is_classification else 0
@@ -129,13 +129,6 @@ def watch(
     )
     return Watch(shadow, config, x, y, runs=Path(runs), classes=classes, loss=loss, credit=credit, fresh=fresh,
                  is_strict=strict)  # fmt: skip
-
-
-def loss_of(given: Loss | None) -> Loss:
-    """The loss of each sample: the caller's, checked, or cross-entropy."""
-    if given is None:
-        return lambda logits, y: F.cross_entropy(logits, y, reduction="none")
-    return lambda logits, y: per_sample(given, logits, y)
 
 
 class Watch:

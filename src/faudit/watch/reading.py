@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.errors import ModelError
@@ -139,6 +140,13 @@ class ForeignReading(Reading):
         return ForeignReading(
             self.exact, self.exact, doubled(self.inputs), doubled_one(self.y), own_loss=self.own_loss, seed=self.seed
         )
+
+
+def loss_of(given: Loss | None) -> Loss:
+    """The loss of each sample: the caller's, checked, or cross-entropy."""
+    if given is None:
+        return lambda logits, y: F.cross_entropy(logits, y, reduction="none")
+    return lambda logits, y: per_sample(given, logits, y)
 
 
 def per_sample(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
