@@ -91,6 +91,15 @@ class Case:
         """Whether faudit trained the network, and so knows its rule and which of its weights are the embedding."""
         return self.config is not None and not isinstance(self.config, WatchedConfig)
 
+    def at_taps(self, entry: str) -> list[tuple[int, Any]]:
+        """The numbers of an entry at the states whose gradient is a reference, each with the place of its state.
+
+        A watched run also has the input of its first block. No signal is compared with the gradient there, and
+        ``audit_model`` does not measure it.
+        """
+        found = list(enumerate(self.last.get(entry) or []))
+        return found[1:] if isinstance(self.config, WatchedConfig) else found
+
     @property
     def is_double(self) -> bool:
         """Whether the network itself runs in float64."""
