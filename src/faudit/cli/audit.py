@@ -294,12 +294,12 @@ def tell(audited: list[Audited], by_method: list[Method], *, utility: Table | No
     from faudit.audit.utility import KEY, aligned, sensitivity_table, utility_table
 
     for one in audited:
-        print(f"{one.run.name}: {one.verdict.verdict}")
+        print(f"{one.run.name}: {one.verdict.headline}")
         for reason in one.verdict.reasons:
             print(f"    {reason}")
     for method in by_method:
         if len(method.seeds) > 1:
-            print(f"{method.name}, {len(method.seeds)} seeds: {method.verdict}")
+            print(f"{method.name}, {len(method.seeds)} seeds: {method.headline}")
             for text in aligned(method_table(method)):
                 print(f"    {text}")
     for table in (utility_table(utility) if utility else None, sensitivity_table(sensitivity) if sensitivity else None):

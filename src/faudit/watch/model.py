@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from faudit.audit.checks.check import FRESH, TURNED, Case, Control
-from faudit.audit.judge import Verdict, judge
+from faudit.audit.judge import Verdict, judge, of_network
 from faudit.audit.page import line
 from faudit.audit.protocol import DEFAULT, Protocol
 from faudit.audit.protocol import protocol as protocol_named
@@ -77,7 +77,7 @@ class AuditedModel:
         values = {name: self.row.number(entry) for name, entry in known.items()}
         scalars = [f", {name} {value:.4g}" for name, value in values.items() if value is not None]
         lines += [f"{self.samples} samples" + "".join(scalars)]
-        return "\n".join([*lines, self.verdict.verdict, *(f"    {reason}" for reason in self.verdict.reasons)])
+        return "\n".join([*lines, self.verdict.headline, *(f"    {reason}" for reason in self.verdict.reasons)])
 
     def page(self, title: str) -> str:
         """The audit as a Markdown page for an appendix."""
@@ -85,7 +85,7 @@ class AuditedModel:
         return "\n".join(
             [
                 f"# Audit of {title} by the protocol {self.verdict.protocol}", "",
-                f"**{self.verdict.verdict}** on {self.samples} samples", "",
+                f"**{self.verdict.headline}** on {self.samples} samples", "",
                 *(f"- {reason}" for reason in self.verdict.reasons), "",
                 *(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)), "",
                 "| check | finding | value | threshold | first fired at epoch | what |", "|---|---|---|---|---|---|",
@@ -147,8 +147,8 @@ def audit_model(
     verdict = judge(Case(None, [of_case], samples=len(y), classes=classes, frozen=controls), asked)
     typed = ", ".join(f"{accuracy:g}" for accuracy in frozen)
     remarks = [f"the frozen accuracy was given by hand ({typed}): faudit has not measured it"] if frozen else []
-    remarks += ["no credit was given: the verdict covers the network alone"] if credit is None else []
-    return AuditedModel(net.names, len(y), row, replace(verdict, reasons=(*verdict.reasons, *remarks)), left_out)
+    verdict = replace(verdict, reasons=(*verdict.reasons, *remarks))
+    return AuditedModel(net.names, len(y), row, of_network(verdict) if credit is None else verdict, left_out)
 
 
 def is_list_of(values: object, kind: Any) -> bool:
