@@ -139,6 +139,17 @@ def test_an_epoch_that_was_logged_or_is_none_is_left_out(epochs: tuple[Any, Any]
     assert w.run.status == "failed" and len(w.run.rows()) == 2
 
 
+def test_outside_its_block_a_watch_writes_nothing(tmp_path: Path) -> None:
+    w = faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path)
+    with pytest.warns(UserWarning, match="w.log: expected inside the `with` block of the watch, got it outside"):
+        assert w.log(1) is None
+    with w:
+        w.log(1)
+    with pytest.warns(UserWarning, match="w.compare: expected inside the `with` block"):
+        assert w.log(2) is None and w.compare(X, Y, updates={}) is None
+    assert len(w.run.rows()) == 2 and w.run.status == "done"
+
+
 def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     with faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path) as w:
         with pytest.warns(UserWarning, match="note: expected a number, got str"):
