@@ -252,6 +252,19 @@ def test_the_gradient_is_judged_at_the_states_at_which_audit_model_judges_it(cla
     assert (classes == 10) is (finding(live, "rank").status == PASSED), "one case of each"
 
 
+def test_blocks_that_write_in_place_are_measured_as_if_they_did_not(tmp_path: Path) -> None:
+    """The taps are the in-place modules themselves: each overwrites what it reads, and the one before it returned."""
+    rows = []
+    for inplace in (True, False):
+        torch.manual_seed(0)
+        layers = [part for _ in range(2) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=inplace))]
+        model = nn.Sequential(*layers, nn.Linear(WIDTH, CLASSES))
+        with watched(model, tmp_path / str(inplace), taps=["*"], strict=True, probe_epochs=[1]) as w:
+            row = w.log(1)
+        rows.append({name: value for name, value in (row or {}).items() if "seconds" not in name})
+    assert rows[0] == rows[1] and len(rows[0]["hidden_norms"]) == 6
+
+
 class Times(nn.Module):
     """x → c·x."""
 

@@ -137,9 +137,8 @@ class ForeignReading(Reading):
 
     @cached_property
     def doubled(self) -> ForeignReading:
-        return ForeignReading(
-            self.exact, self.exact, doubled(self.inputs), doubled_one(self.y), own_loss=self.own_loss, seed=self.seed
-        )
+        inputs, y = doubled(self.inputs), doubled_one(self.y)
+        return type(self)(self.exact, self.exact, inputs, y, own_loss=self.own_loss, seed=self.seed)
 
 
 def loss_of(given: Loss | None) -> Loss:
