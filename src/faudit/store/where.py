@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from faudit.config import BESIDES, all_keys, attribute, key, known, like
+from faudit.config import BESIDES, all_keys, attribute, key, known
 from faudit.errors import ConfigError, StoreError
+from faudit.own_members import like
 from faudit.registry import some_of, unknown
 from faudit.store.index import Overview
 from faudit.store.rows import OVERFLOWED
