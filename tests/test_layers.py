@@ -26,6 +26,7 @@ LAYERS: list[list[str]] = [
         "sweep/__init__",
         "audit/checks/__init__",
     ],
+    ["own_members"],
     ["config", "rng", "tensors", "stats", "formats", "latex"],
     ["nets/", "optimizers/"],
     ["data/", "store/"],
@@ -41,9 +42,9 @@ LAYERS: list[list[str]] = [
     ["__main__", "__init__"],
 ]
 NO_TORCH = [
-    "errors", "registry", "settings", "config", "stats", "formats", "latex", "store/rows", "store/environment",
-    "store/run", "store/files", "store/summary", "store/index", "store/table", "audit/judge", "audit/strategies",
-    "sweep/engine", "sweep/drive",
+    "errors", "registry", "settings", "own_members", "config", "stats", "formats", "latex", "store/rows",
+    "store/environment", "store/run", "store/files", "store/summary", "store/index", "store/table",
+    "audit/judge", "audit/strategies", "sweep/engine", "sweep/drive",
     "sweep/local", "sweep/display", "sweep/study", "sweep/estimate", "sweep/ray",
     "sweep/trackers/tracker", "sweep/trackers/tensorboard", "sweep/trackers/wandb", "sweep/trackers/mlflow",
     "sweep/run_update",

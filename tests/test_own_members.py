@@ -10,9 +10,11 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,9 @@ from faudit.rules import RULES
 from faudit.store.run import Run
 from faudit.sweep.study import read
 from faudit.train import fit, stream
+from tests.support.clusters import two_nodes
 from tests.support.paths import ROOT
-from tests.support.runs import identical
+from tests.support.runs import identical, same_as_alone, until
 
 EXAMPLE = ROOT / "examples" / "own_package" / "src"
 RULE, NET, DATA = "own_package.rules:NoisyDFA", "own_package.nets:TanhStack", "own_package.data:blobs"
@@ -436,7 +439,7 @@ def test_the_members_of_the_example_keep_the_contracts(example: None) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_is_installed_trained_swept_audited_and_resumed(tmp_path: Path) -> None:
+def test_the_example_is_installed_trained_swept_audited_drawn_and_resumed(tmp_path: Path) -> None:
     """As a user would: the package is installed into a folder of its own, and every command is a process."""
     site, store = tmp_path / "site", tmp_path / "runs"
     source = tmp_path / "own_package"  # a copy, because the build may leave files behind
@@ -479,12 +482,50 @@ def test_the_example_is_installed_trained_swept_audited_and_resumed(tmp_path: Pa
     assert local.returncode == 0 and local.stdout.startswith("4 done"), local.stderr
     out = faudit("export", "--format", "csv", "--out", "rows.csv", "--runs", "local", "--where", "noise=0.2")
     assert out.returncode == 0 and "noise" in (tmp_path / "rows.csv").read_text(), out.stderr
+    shown = ["--out", "plot.svg", "--runs", "local"]
+    plotted = faudit("plot", "hidden_norms", "gamma", "--by", "rule", "noise", "--where", f"rule={RULE}", *shown)
+    assert plotted.returncode == 0 and "noise = 0.2" in (tmp_path / "plot.json").read_text(), plotted.stderr
+    paper = ["penalty-sweep", "--data", DATA, "--epochs", "1", "--seeds", "42", "--runs", "paper"]
+    figure = faudit("figure", *paper, "--out", "figure.svg")
+    assert figure.returncode == 2 and f"--data {DATA} --epochs 1" in figure.stderr, figure.stderr
+    made = faudit("reproduce", *paper, "--jobs", "1", "--out", "made")
+    assert made.returncode == 0, made.stderr
+    figure = faudit("figure", *paper, "--out", "figure.svg")
+    assert figure.returncode == 0 and (tmp_path / "figure.svg").exists(), figure.stderr
+    assert json.loads((tmp_path / "figure.json").read_text())["plan"]["data"] == DATA
     pytest.importorskip("ray")
     there = faudit("sweep", "study.toml", "--runs", "ray", "--engine", "ray", "--jobs", "1")
     assert there.returncode == 0 and there.stdout.startswith("4 done"), there.stderr
     for one in (tmp_path / "local").iterdir():
         if one.is_dir():
             identical(Run(tmp_path / "ray" / one.name), Run(one))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_a_killed_sweep_of_own_members_goes_on(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver and its workers are killed at work; the next sweep ends with the rows of runs trained alone."""
+    if engine == "ray":
+        pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{EXAMPLE}")
+    monkeypatch.syspath_prepend(EXAMPLE)
+    study, store = tmp_path / "study.toml", tmp_path / "runs"
+    study.write_text(
+        f'rule = "{RULE}"\nnet = "{NET}"\ndata = "{DATA}"\nepochs = 60\n[grid]\nnoise = [0, 0.2]\nlayers = [2]\n'
+    )
+    configs = read(study)
+    words = [sys.executable, "-m", "faudit", "sweep", str(study), "--runs", str(store), "--engine", engine]
+    with ExitStack() as stack:
+        if engine == "ray":
+            words += ["--address", stack.enter_context(two_nodes(tmp_path / "nodes"))[1]]
+        killed = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        at_work = until(lambda: sum(len(Run(store / one.run_id).row_lines()) for one in configs) > 5, 120)
+        os.killpg(killed.pid, signal.SIGKILL)
+        _, said = killed.communicate(timeout=60)
+        assert at_work and any(Run(store / one.run_id).status == "stopped" for one in configs), said
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0 and done.stdout.startswith("2 done, 0 failed, 0 left out"), done.stderr
+    same_as_alone(configs, store, tmp_path / "alone")
 
 
 @pytest.mark.slow

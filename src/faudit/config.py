@@ -6,15 +6,13 @@ optimizer in their own files (``settings.py``), so two members may give one name
 TOML, JSON and messages spell keys like the command line's flags (``batch-size``). The attribute has underscores
 instead. Importing this module does not import torch.
 
-A member of the user's, ``package.module:Name``, is kept with the config: its name, a digest of its source and its
-settings (``OwnMember``). So a run can be read without that code, and with other source it is another run.
+A member of the user's, ``package.module:Name``, is kept with the config (``own_members.py``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import shlex
@@ -26,50 +24,24 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from faudit.data import DATASETS, SHIPPED
+from faudit.data import SHIPPED
 from faudit.errors import ConfigError
-from faudit.nets import NETS
-from faudit.optimizers import OPTIMIZERS
-from faudit.probes import PROBES
-from faudit.registry import DIGITS, OWN, Registry, unknown
-from faudit.rules import FROZEN, RULES
-from faudit.settings import (
-    Configurable,
-    Parser,
-    Setting,
-    Settings,
-    epoch_list,
-    number,
-    one_of,
-    setting,
-    settings_of,
-    switch,
-    whole,
-)
+from faudit.own_members import FAMILIES, MEMBERS, USED, OwnMember, kept_members, read_member, registry_of, slug
+from faudit.registry import DIGITS, unknown
+from faudit.settings import Parser, Setting, Settings, epoch_list, number, one_of, setting, settings_of, switch, whole
+from faudit.settings import attribute as attribute
+from faudit.settings import key as key
+from faudit.settings import quoted as quoted
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-QUOTED = 200  # most characters of a value in a message
 TOML_LIMIT = 1 << 20  # bytes
 # Two runs of one method may differ in these settings: how long a run trained and how it was measured.
 BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "threads", "device")
 UNREAD = object()  # in place of the default of a setting that a run does not read
-# The families whose members declare settings, by the setting that names the member.
-FAMILIES: dict[str, Configurable[Any]] = {"net": NETS, "rule": RULES, "optimizer": OPTIMIZERS}
-MEMBERS = "members"  # the key of the own members in JSON
-# Names that a setting of an own member cannot have: other flags of `train`, and other columns of tables.
-TAKEN = ("help", "config", "runs", "json", "again", "data_dir", "tensorboard", "wandb", "mlflow", "status",
-         "run_id", "run", "grid", "include", "exclude", "name", "with", "own", "stray", "epoch",
-         "seconds", "classes", MEMBERS)  # fmt: skip
-SLUG = 40  # most characters of an own member in a run id
-
-
-def registry_of(family: str) -> Registry[Any]:
-    """The registry behind a setting that names a member: net, rule, optimizer or data."""
-    return DATASETS if family == "data" else FAMILIES[family]
 
 
 def member_of(family: str) -> Parser:
@@ -77,107 +49,24 @@ def member_of(family: str) -> Parser:
     return lambda value: one_of(registry_of(family), " or package.module:Name")(value)
 
 
-@dataclass(frozen=True)
-class OwnMember:
-    """What a config keeps of a member that is not faudit's."""
-
-    name: str  # package.module:Name
-    source: str  # the digest of its source
-    defaults: tuple[tuple[str, Any], ...] = ()  # of its settings, by attribute
-
-    @property
-    def settings(self) -> Settings:
-        """Its settings without their parsers and help, which only the source has."""
-        return {name: Setting(default, like(default), "") for name, default in self.defaults}
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "source": self.source,
-            "settings": {key(name): value for name, value in self.defaults},
-        }
-
-
 def own_member(family: str, name: str) -> tuple[OwnMember, Settings]:
-    """An own member as its source is now, with its settings."""
-    registry = registry_of(family)
-    settings = FAMILIES[family].settings(name) if family in FAMILIES else {}
-    for attribute, declared in settings.items():
-        problem = ""
-        if attribute in TAKEN or hasattr(RunConfig, attribute) or attribute in columns():
-            problem = "a name that faudit uses itself. Give it another name"
-        elif attribute in _known(()) and not _known(())[attribute].is_alike(family, declared.default):
-            problem = "a name that faudit uses in another family or for another type. Give it another name"
-        elif not is_plain(declared.default):
-            problem = f"whose default is {quoted(declared.default)}: expected a number, text, false or a tuple of them"
-        elif declared.default is True:
-            problem = "whose default is true: a flag can only turn it on. Turn its meaning around"
-        if problem:
-            registry[name]  # first: what is no member of the family has other settings
-            raise ConfigError(f"{family} {name} declares the setting {key(attribute)}, {problem}")
-    defaults = tuple((attribute, declared.default) for attribute, declared in settings.items())
-    own = OwnMember(registry.own_name(name), registry.digest(name), defaults)
+    """An own member as its source is now, with its settings, which are known from then on."""
+    own, settings = read_member(family, name, clash=clash)
     SEEN.setdefault((family, own), settings)
     return own, settings
 
 
+def clash(family: str, name: str, default: Any) -> str:
+    """Why an own member of a family cannot declare a setting of this name; empty if it can."""
+    if hasattr(RunConfig, name):
+        return USED
+    if name in _known(()) and not _known(())[name].is_alike(family, default):
+        return "a name that faudit uses in another family or for another type. Give it another name"
+    return ""
+
+
 # Own members that this process has read, with their settings: they are known settings from then on.
 SEEN: dict[tuple[str, OwnMember], Settings] = {}
-
-
-@cache
-def columns() -> frozenset[str]:
-    """The names of the entries of a row: they share the tables of an export with the settings."""
-    return frozenset(entry.name for name in PROBES for entry in PROBES.declared(name).entries)
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a default can be kept in JSON."""
-    if isinstance(value, tuple):
-        return all(not isinstance(one, tuple) and is_plain(one) for one in value)
-    return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
-
-
-def like(default: Any) -> Parser:
-    """A parser of values of the type of a default, for a setting whose own parser is not at hand."""
-
-    def parse(value: Any) -> Any:
-        if isinstance(default, tuple):
-            words = value.replace(",", " ").split() if isinstance(value, str) else value
-            if not isinstance(words, list | tuple) or not is_plain(tuple(words)):
-                raise ValueError("a list")
-            return tuple(like(default[0])(word) for word in words) if default else tuple(words)
-        if isinstance(default, bool):
-            return switch(value)
-        if isinstance(default, int):
-            return whole(-(2**63), 2**63 - 1)(value)
-        if isinstance(default, float):
-            return number(-sys.float_info.max)(value)
-        if not isinstance(value, str):
-            raise ValueError("text")
-        return value
-
-    return parse
-
-
-def kept_members(value: Any) -> dict[str, OwnMember]:
-    """The own members in a JSON document, as ``RunConfig.to_json`` writes them; ConfigError if they are damaged."""
-    found = {}
-    try:
-        for family, one in value.items():
-            name, source = one["name"], one["source"]
-            defaults = tuple(
-                (attribute(key), tuple(default) if isinstance(default, list) else default)
-                for key, default in one["settings"].items()
-            )
-            names = [attribute for attribute, default in defaults if attribute.isidentifier() and is_plain(default)]
-            valid = family in (*FAMILIES, "data") and OWN.fullmatch(name) and re.fullmatch(r"[0-9a-f]{64}", source)
-            if not valid or len(names) < len(defaults):
-                raise ValueError
-            found[family] = OwnMember(name, source, defaults)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise ConfigError(f"{MEMBERS}: expected the own members that faudit wrote, got {quoted(value)}") from None
-    return found
 
 
 def device_name(value: Any) -> str:
@@ -474,27 +363,6 @@ def read_toml(path: Path, what: str, *, advice: str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}. {advice}") from None
 
 
-@cache
-def key(name: str) -> str:
-    """The key of an attribute, as in flags, TOML and JSON."""
-    return name.replace("_", "-")
-
-
-@cache
-def attribute(name: str) -> str:
-    """The attribute of a key."""
-    return name.replace("-", "_")
-
-
-def quoted(value: Any) -> str:
-    """A value as a message shows it, cut if it is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python does not print an int with thousands of digits
-        return "a number of thousands of digits"
-    return text if len(text) <= QUOTED else f"{text[: QUOTED - 1]}…"
-
-
 def listing(problems: list[str], *, where: str = "") -> str:
     """Problems as text, one line each."""
     at = f" ({where})" if where else ""
@@ -505,15 +373,6 @@ def identity(config: RunConfig) -> tuple[Any, ...]:
     """What all runs of one method share: all settings except ``BESIDES``, and the source of own members."""
     settings = ((name, value) for name, value in (config.settings | config.stray).items() if name not in BESIDES)
     return (*settings, *config.own.items())
-
-
-def slug(member: str) -> str:
-    """The name of a member in a run id, which is the name of a directory."""
-    head, colon, name = member.rpartition(":")
-    if not colon:
-        return member
-    frozen = FROZEN if head.startswith(FROZEN) else ""
-    return frozen + re.sub(r"[^A-Za-z0-9_]", "_", name)[:SLUG]
 
 
 def must_be_current(config: RunConfig) -> None:

@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields
+from functools import cache
 from importlib.util import resolve_name
 from operator import index
 from typing import Any, SupportsIndex
@@ -25,6 +26,7 @@ from faudit.errors import ConfigError
 from faudit.registry import Member, Registry, nearest, some_of, syntax_tree
 
 Parser = Callable[[Any], Any]
+QUOTED = 200  # most characters of a value in a message
 
 
 @dataclass(frozen=True)
@@ -244,3 +246,24 @@ def evaluated(line: ast.AnnAssign) -> Setting | None:
         raise Unreadable(ast.unparse(call)) from None
     declaration: Setting = found.metadata["setting"]
     return declaration
+
+
+@cache
+def key(name: str) -> str:
+    """The key of an attribute, as in flags, TOML and JSON."""
+    return name.replace("_", "-")
+
+
+@cache
+def attribute(name: str) -> str:
+    """The attribute of a key."""
+    return name.replace("-", "_")
+
+
+def quoted(value: Any) -> str:
+    """A value as a message shows it, cut if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print an int with thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= QUOTED else f"{text[: QUOTED - 1]}…"

@@ -135,6 +135,7 @@ def test_a_run_of_a_collection_is_audited_as_by_the_command(tmp_path: Path) -> N
     assert str(audited).startswith(f"{run.name}: ") and repr(audited.verdict).startswith("Verdict('")
     assert str(audited.verdict).splitlines()[0] == f"{audited.verdict.verdict} (faudit-2)"
     assert run.load_model().weights().keys() == faudit.load_model(run.path).weights().keys()
+    assert run.state().keys() == faudit.rule_state(run.path).keys()
     page = audited._repr_html_()
     assert run.name in page and page.count("<tr>") == 1 + len(audited.verdict.findings) + len(audited.verdict.labels)
     with pytest.raises(ConfigError, match="unknown protocol"):

@@ -34,6 +34,30 @@ def credit(taps, logits, y):
     B = torch.randn(10, 8, generator=torch.Generator().manual_seed(0))
     return [e @ B.to(h.dtype) for h in taps]
 
+class Feedback(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.T
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return grad @ (3.0 * weight.flip(0)), grad.T @ x
+
+class Aligned(nn.Linear):
+    def forward(self, x):
+        return Feedback.apply(x, self.weight)
+
+def aligned(head=Aligned):
+    model = build()
+    model[5] = head(8, 10, bias=False)
+    return model
+
+def plain():
+    torch.manual_seed(9)
+    return aligned(nn.Linear)
+
 word = "nothing to call"
 """
 WORDS = ["audit", "--data", "digits", "--taps", "1", "3", "--samples", "64"]
@@ -150,3 +174,19 @@ def test_what_is_wrong_is_one_line_and_exit_2(
     assert main(["audit", *words]) == 2
     said = capsys.readouterr().err
     assert told in said and len(said.splitlines()) == 1
+
+
+def test_a_backward_pass_of_its_own_is_told_and_plain_is_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*WORDS, "--model", "mymodels.small:aligned", "--json"]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "backward pass is not the derivative of its forward pass" in said and said.count("\n") == 1
+    norms = []
+    for plain in ("plain", "aligned"):
+        assert main([*words, "--plain", f"mymodels.small:{plain}"]) in (0, 1, 3)
+        norms.append(json.loads(capsys.readouterr().out)["row"]["grad_norms"])
+    assert norms[0] != pytest.approx(norms[1], rel=0.1), "the gradient, then the signal of the feedback"
+    assert main([*words, "--plain", "mymodels.small:number"]) == 2
+    assert "--plain mymodels.small:number: expected a factor" in capsys.readouterr().err
+    assert main(["audit", "--all", "--plain", "mymodels.small:plain"]) == 2
+    assert "--plain is for a model of your own" in capsys.readouterr().err

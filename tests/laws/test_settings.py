@@ -12,8 +12,9 @@ import pytest
 
 from faudit import experiment
 from faudit.cli.main import main
-from faudit.config import FAMILIES, RUN, RunConfig, key, known
+from faudit.config import RUN, RunConfig, key, known
 from faudit.errors import ConfigError
+from faudit.own_members import FAMILIES
 from faudit.rules import Rules, control_name
 from faudit.settings import Configurable, settings_of
 from faudit.train import fit

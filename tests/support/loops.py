@@ -44,33 +44,48 @@ def batches(epoch: int) -> list[tuple[Tensor, Tensor]]:
     return [batch(seed=100 * epoch + place) for place in range(BATCHES)]
 
 
+def stepped(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    epoch: int,
+    compare: Compare,
+    *,
+    changed: Callable[[Tensor], Tensor] = lambda x: x,
+) -> None:
+    """One epoch of backprop; ``changed`` is what the loop does to a batch."""
+    for x, y in batches(epoch):
+        optimizer.zero_grad()
+        F.cross_entropy(model(changed(x)), y).backward()
+        compare(x, y)
+        optimizer.step()
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
 def plain(model: nn.Module, log: Log, compare: Compare) -> None:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = sgd(model)
     for epoch in range(EPOCHS):
-        for x, y in batches(epoch):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            compare(x, y)
-            optimizer.step()
+        stepped(model, optimizer, epoch, compare)
         log(epoch)
 
 
 def noisy(model: nn.Module, log: Log, compare: Compare) -> None:
     """Every generator of Python, numpy and torch is in use between two rows."""
+
+    def changed(x: Tensor) -> Tensor:
+        return x * (random.random() + float(np.random.rand())) + 0.1 * torch.randn_like(x)
+
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for epoch in range(EPOCHS):
-        for x, y in batches(epoch):
-            optimizer.zero_grad()
-            scale = random.random() + float(np.random.rand())
-            F.cross_entropy(model(x * scale + 0.1 * torch.randn_like(x)), y).backward()
-            compare(x, y)
-            optimizer.step()
+        stepped(model, optimizer, epoch, compare, changed=changed)
         log(epoch)
 
 
 def accumulating(model: nn.Module, log: Log, compare: Compare) -> None:
     """Rows are written in the middle of an accumulated gradient."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = sgd(model)
     for epoch in range(EPOCHS):
         for x, y in batches(epoch):
             F.cross_entropy(model(x), y).backward()
@@ -97,41 +112,44 @@ def two_optimizers(model: nn.Module, log: Log, compare: Compare) -> None:
 
 
 def freezing(model: nn.Module, log: Log, compare: Compare) -> None:
-    """The embedding is frozen after the first epoch, and a BatchNorm stays in eval mode."""
+    """The head is frozen from the start, the embedding after an epoch, and a BatchNorm stays in eval mode."""
     model.get_submodule("blocks.0.1").eval()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.get_submodule("head").requires_grad_(False)
+    optimizer = sgd(model)
     for epoch in range(EPOCHS):
-        for x, y in batches(epoch):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            compare(x, y)
-            optimizer.step()
+        stepped(model, optimizer, epoch, compare)
         log(epoch)
         model.get_submodule("embed").requires_grad_(False)
 
 
 def autocast(model: nn.Module, log: Log, compare: Compare) -> None:
     """Steps, comparisons and rows are inside autocast."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        for epoch in range(EPOCHS):
-            for x, y in batches(epoch):
-                optimizer.zero_grad()
-                F.cross_entropy(model(x), y).backward()
-                compare(x, y)
-                optimizer.step()
-            log(epoch)
+        plain(model, log, compare)
+
+
+def scaled(model: nn.Module, log: Log, compare: Compare) -> None:
+    """Autocast with a scaler of the loss, which is AMP as its manual shows it."""
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu")
+    for epoch in range(EPOCHS):
+        for x, y in batches(epoch):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = F.cross_entropy(model(x), y)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            compare(x, y)
+            scaler.step(optimizer)
+            scaler.update()
+        log(epoch)
 
 
 def evaluating(model: nn.Module, log: Log, compare: Compare) -> None:
     """Rows are written in eval mode without gradients, as a validation loop does."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = sgd(model)
     for epoch in range(EPOCHS):
         model.train()
-        for x, y in batches(epoch):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+        stepped(model, optimizer, epoch, lambda x, y: None)
         model.eval()
         with torch.inference_mode():
             log(epoch)
@@ -144,5 +162,6 @@ LOOPS: dict[str, Callable[[nn.Module, Log, Compare], None]] = {
     "two optimizers": two_optimizers,
     "freezing": freezing,
     "autocast": autocast,
+    "scaled": scaled,
     "evaluating": evaluating,
 }

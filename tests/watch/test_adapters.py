@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import faudit
-from faudit.audit.checks.check import FIRED
-from faudit.audit.judge import INCONCLUSIVE, WALK_BACK
+from faudit.audit.checks.check import FIRED, Finding
+from faudit.audit.judge import INCONCLUSIVE, WALK_BACK, Verdict
 from tests.support.digits import digits
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # their warnings are not ours
@@ -145,7 +145,7 @@ def test_a_vit_of_transformers_is_watched_compared_and_judged(tmp_path: Path) ->
 
 
 def test_feedback_alignment_of_biotorch_is_seen_to_explode(tmp_path: Path) -> None:
-    """FA on the digits with SGD lr .05 and momentum .9: a good accuracy, an exploded stream; the scale says when."""
+    """FA on the digits with SGD lr .05 and momentum .9: a good accuracy, an exploded stream, and scale says when."""
     linear: Any = pytest.importorskip(
         "biotorch.layers.fa", reason="BioTorch is not here: pip install --no-deps biotorch==0.0.16"
     ).Linear
@@ -154,26 +154,38 @@ def test_feedback_alignment_of_biotorch_is_seen_to_explode(tmp_path: Path) -> No
 
     def stack(layer: Any) -> nn.Sequential:
         torch.manual_seed(0)
-        blocks = [nn.Sequential(layer(width, 128), nn.ReLU()) for width in (64, 128, 128)]
-        return nn.Sequential(*blocks, layer(128, 10))
+        blocks = [nn.Sequential(layer(width, 256), nn.ReLU()) for width in (64, 256, 256)]
+        return nn.Sequential(*blocks, layer(256, 10))
 
-    model, plain, taps = stack(linear), stack(nn.Linear), ["0", "1", "2"]
+    model, plain = stack(linear), stack(nn.Linear)
+    options: dict[str, Any] = {"eval_batch": (x, y), "taps": ["0", "1", "2"], "runs": tmp_path, "name": "biotorch-fa"}
     with pytest.raises(faudit.FauditError, match="backward pass is not the derivative of its forward pass"):
-        faudit.watch(model, eval_batch=(x, y), taps=taps, runs=tmp_path)
+        faudit.watch(model, **options)
+    with pytest.raises(faudit.FauditError, match="backward pass is not the derivative of its forward pass"):
+        faudit.audit_model(model, [(x, y)], taps=options["taps"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    found = None
-    with faudit.watch(model, eval_batch=(x, y), taps=taps, runs=tmp_path, name="biotorch-fa", plain=plain) as w:
-        for epoch in range(6):
-            for part in torch.randperm(len(train_x), generator=torch.Generator().manual_seed(epoch)).split(32):
+    seen: list[int] = []
+    with faudit.watch(model, **options, plain=plain) as w:
+        for epoch in range(1, 51):
+            for part in torch.randperm(len(train_x), generator=torch.Generator().manual_seed(epoch - 1)).split(32):
                 optimizer.zero_grad()
                 F.cross_entropy(model(train_x[part]), train_y[part]).backward()
-                if epoch == 5 and found is None:
-                    found = w.compare(train_x[part], train_y[part])
+                found = w.compare(train_x[part], train_y[part]) if len(part) < 32 else None
                 optimizer.step()
             w.log(epoch)
+            if not seen and scale_of(w.verdict()).status == FIRED:
+                seen.append(epoch)  # live: while it trains
+    last, verdict = w.rows[-1], w.verdict()
+    print(f"scale fires at epoch {seen}: accuracy {last['acc_eval']:.3f}, h {last['hidden_norms'][-1]:.2g}, "
+          f"loss {last['loss_eval']:.2g}; {scale_of(verdict).reason}")  # fmt: skip
+    assert verdict.verdict == WALK_BACK and seen == [scale_of(verdict).first_fire] and seen[0] <= 5
+    assert last["acc_eval"] > 0.9 and last["hidden_norms"][-1] > 3e5 and last["loss_eval"] > 1e8
     assert found is not None and found.parts["readout"].cosine == pytest.approx(1.0, abs=1e-3)
     assert found.parts["blocks.0"].cosine is not None and found.parts["blocks.0"].cosine < 0.9
-    scale = next(one for one in w.verdict().findings if one.check == "scale")
-    assert scale.status == FIRED and scale.first_fire is not None and scale.first_fire > 1, "it is seen when"
-    assert w.rows[-1]["acc_eval"] > 0.6 and w.rows[-1]["hidden_norms"][-1] > 1e3 and w.rows[-1]["loss_eval"] > 1e3
-    assert w.verdict().verdict == WALK_BACK
+    audited = faudit.audit_model(model, [(x, y)], taps=options["taps"], plain=plain)
+    assert audited.verdict.verdict == WALK_BACK and scale_of(audited.verdict).status == FIRED
+    assert audited.row["hidden_norms"] == last["hidden_norms"][1:]
+
+
+def scale_of(verdict: Verdict) -> Finding:
+    return next(one for one in verdict.findings if one.check == "scale")

@@ -64,6 +64,24 @@ def test_the_blocks_stay_frozen_and_the_rest_trains(w: Watch) -> None:
     assert len(controls.read(w.run)) == 2
 
 
+def test_the_loop_of_the_control_may_log_and_compare_which_then_does_nothing(tmp_path: Path) -> None:
+    def loop(model: nn.Module) -> None:
+        for epoch in range(2):
+            by_optimizer(model)
+            found.append(w.compare(*batch()))
+            found.append(w.log(epoch))
+
+    model, found = Stack(), list[Any]()
+    with faudit.watch(model, eval_batch=batch(), taps="blocks.*", runs=tmp_path) as w:
+        loop(model)
+        assert len(found) == 4 and None not in found
+        faudit.control(Stack, loop, of=w)  # inside the block, too
+        assert w.log(2) is not None
+    faudit.control(Stack, loop, of=w)
+    assert found[4:] == [None] * 8 and [row["epoch"] for row in w.run.rows()] == [0, 1, 2, 3]
+    assert len(controls.read(w.run)) == 2
+
+
 def by_hand(model: nn.Module) -> None:
     with torch.no_grad():
         for value in model.parameters():

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import faudit
+from faudit import audit_model
 from faudit.audit.audit import audit
 from faudit.audit.checks.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, Finding
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict
@@ -226,6 +227,42 @@ def test_matrices_that_only_grow_have_not_moved(tmp_path: Path) -> None:
                 value.mul_(1.5)
         w.log(1)
     assert finding(w.verdict(), "movement").status == FIRED, "they must turn"
+
+
+@pytest.mark.parametrize("classes", [5, 10])
+def test_the_gradient_is_judged_at_the_states_at_which_audit_model_judges_it(classes: int, tmp_path: Path) -> None:
+    """At the input of the first block no signal is compared, so its rank below 2 on a tiny net is no reason."""
+    torch.manual_seed(0)
+    width, embed = 8, nn.Linear(8, 8)
+    blocks = [nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(3)]
+    model = nn.Sequential(embed, *blocks, nn.Linear(width, classes))
+    x = torch.randn(300, width)
+    y = (x @ torch.randn(width, classes)).argmax(dim=1)
+    with watched(model, tmp_path, eval_batch=(x, y), taps=["1", "2", "3"], probe_epochs=[1]) as w:
+        row = w.log(1)
+    audited = audit_model(model, [(x, y)], taps=["1", "2", "3"])
+    assert row is not None and row["reference_rank"][0] < 2.0
+    for entry in ("reference_rank", "precision_agree", "hidden_norms", "grad_norms"):
+        assert row[entry][1:] == pytest.approx(audited.row[entry], rel=1e-6), entry
+    live, alone = w.verdict(), audited.verdict
+    for name in ("rank", "reference", "chance"):
+        one, other = finding(live, name), finding(alone, name)
+        assert one.status == other.status and one.value == pytest.approx(other.value, rel=1e-6), name
+    assert finding(live, "rank").status == (FIRED if min(row["reference_rank"][1:]) < 2.0 else PASSED)
+    assert (classes == 10) is (finding(live, "rank").status == PASSED), "one case of each"
+
+
+def test_blocks_that_write_in_place_are_measured_as_if_they_did_not(tmp_path: Path) -> None:
+    """The taps are the in-place modules themselves: each overwrites what it reads, and the one before it returned."""
+    rows = []
+    for inplace in (True, False):
+        torch.manual_seed(0)
+        layers = [part for _ in range(2) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=inplace))]
+        model = nn.Sequential(*layers, nn.Linear(WIDTH, CLASSES))
+        with watched(model, tmp_path / str(inplace), taps=["*"], strict=True, probe_epochs=[1]) as w:
+            row = w.log(1)
+        rows.append({name: value for name, value in (row or {}).items() if "seconds" not in name})
+    assert rows[0] == rows[1] and len(rows[0]["hidden_norms"]) == 6
 
 
 class Times(nn.Module):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from faudit import FauditError, audit_model
 from faudit.watch.net import ForeignNet
+from tests.support.feedback import aligned, unaligned
 from tests.support.models import CLASSES, WIDTH, Around, batch, everything, mlp
 from tests.support.models import MLP_TAPS as TAPS
 
@@ -233,6 +234,44 @@ def test_settings_out_of_range() -> None:
     assert "floating point, got int64" in refusal(
         Tokens(), [(torch.zeros(9, dtype=torch.int64), batch(9)[1])], taps=["0"]
     )
+
+
+def test_a_backward_pass_of_its_own_is_refused_unless_a_plain_twin_tells_the_gradient() -> None:
+    model, twin = aligned(), unaligned()
+    said = refusal(model, taps="blocks.*")
+    assert "backward pass is not the derivative of its forward pass" in said and "plain=model if that is meant" in said
+    before = everything(twin)
+    plain = audit_model(model, [batch()], taps="blocks.*", plain=twin)
+    assert everything(twin) == before, "the twin is copied too"
+    wanted = unaligned()
+    wanted.load_state_dict({name: value for name, value in model.state_dict().items() if "feedback" not in name})
+    assert plain.row == audit_model(wanted, [batch()], taps="blocks.*").row
+    meant = audit_model(model, [batch()], taps="blocks.*", plain=model)
+    norms = [audited.row["grad_norms"] for audited in (plain, meant)]
+    assert norms[0][1] == norms[1][1] and norms[0][0] != pytest.approx(norms[1][0], rel=0.01), "FA's signal"
+    assert "plain: expected a torch.nn.Module, got int" in refusal(model, taps="blocks.*", plain=3)
+    assert "plain: expected the weights of the model by name, got '0.weight'" in refusal(model, plain=mlp())
+    assert "backward pass is not the derivative" in refusal(unaligned(), taps="blocks.*", plain=unaligned_lie())
+
+
+def unaligned_lie() -> nn.Module:
+    """A twin that has feedback inside itself, under the name of a weight that the model has."""
+    twin = unaligned()
+    twin.get_submodule("head").register_full_backward_hook(tripled)
+    return twin
+
+
+def tripled(_module: nn.Module, grads: Any, _out: Any) -> Any:
+    return (3.0 * grads[0],)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e4, 1e8, 1e14])
+def test_an_exploded_model_is_not_taken_for_one_with_a_backward_pass_of_its_own(factor: float) -> None:
+    model = mlp()
+    with torch.no_grad():
+        for value in model.parameters():
+            value.mul_(factor ** (1 / 4))
+    assert audit_model(model, [batch(64)], taps=TAPS).row["hidden_norms"][0] > 0
 
 
 class Tokens(nn.Sequential):

@@ -12,40 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import faudit
+from tests.support.feedback import aligned, unaligned
 from tests.support.loops import Stack
 from tests.support.models import WIDTH, batch
-
-
-class Feedback(torch.autograd.Function):
-    """x·Wᵀ whose backward pass sends the error through B."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, feedback: Tensor) -> Tensor:
-        ctx.save_for_backward(x, feedback)
-        return x @ weight.T
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, feedback = ctx.saved_tensors
-        return grads[0] @ feedback, grads[0].T @ x, None
-
-
-class FeedbackLinear(nn.Linear):
-    """A linear layer with feedback alignment inside."""
-
-    def __init__(self) -> None:
-        super().__init__(WIDTH, WIDTH, bias=False)
-        self.register_buffer("feedback", torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(1)))
-
-    def forward(self, input: Tensor) -> Tensor:
-        return Feedback.apply(input, self.weight, self.feedback)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def aligned() -> nn.Module:
-    """A stack whose second layer teaches the first one by feedback alignment."""
-    model = Stack()
-    model.blocks[1][0] = FeedbackLinear()  # type: ignore[operator]  # a stack
-    return model
 
 
 class Writing(Stack):
@@ -105,8 +74,7 @@ def test_before_the_loop_bad_input_is_an_error_of_one_line(
 
 
 def test_a_plain_twin_gives_the_true_gradient_of_a_model_with_feedback_inside(tmp_path: Path) -> None:
-    model, plain = aligned(), Stack()
-    plain.blocks[1][0] = nn.Linear(WIDTH, WIDTH, bias=False)  # type: ignore[operator]
+    model, plain = aligned(), unaligned()
     with faudit.watch(model, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path, plain=plain) as w:
         model.eval()
         F.cross_entropy(model(X), Y).backward()
@@ -169,6 +137,17 @@ def test_an_epoch_that_was_logged_or_is_none_is_left_out(epochs: tuple[Any, Any]
         w.log(epochs[0])
         w.log(epochs[1])
     assert w.run.status == "failed" and len(w.run.rows()) == 2
+
+
+def test_outside_its_block_a_watch_writes_nothing(tmp_path: Path) -> None:
+    w = faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path)
+    with pytest.warns(UserWarning, match="w.log: expected inside the `with` block of the watch, got it outside"):
+        assert w.log(1) is None
+    with w:
+        w.log(1)
+    with pytest.warns(UserWarning, match="w.compare: expected inside the `with` block"):
+        assert w.log(2) is None and w.compare(X, Y, updates={}) is None
+    assert len(w.run.rows()) == 2 and w.run.status == "done"
 
 
 def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:

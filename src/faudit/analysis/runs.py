@@ -32,6 +32,7 @@ from faudit.store.where import chosen, named, ordered, settings_as_words, varyin
 if TYPE_CHECKING:
     import pandas
     import polars
+    from torch import Tensor
 
     from faudit.figures.figure import Drawn
     from faudit.watch.trained import TrainedNet
@@ -51,6 +52,12 @@ class StoredRun(Run):
         from faudit.watch.trained import load_model
 
         return load_model(self, epoch=epoch, data_dir=data_dir)
+
+    def state(self, *, epoch: int | None = None) -> dict[str, Tensor]:
+        """The state of the rule by name, such as its feedback. See ``faudit.rule_state``."""
+        from faudit.watch.trained import rule_state
+
+        return rule_state(self, epoch=epoch)
 
 
 def audit_run(run: Run | Path | str, *, protocol: str = DEFAULT, data_dir: Path | str | None = None) -> Audited:

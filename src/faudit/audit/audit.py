@@ -39,7 +39,7 @@ class Audited:
     remarks: tuple[str, ...] = ()  # notes on how the run was measured
 
     def __repr__(self) -> str:
-        return f"Audited({self.run.name!r}: {self.verdict.verdict})"
+        return f"Audited({self.run.name!r}: {self.verdict.headline})"
 
     def __str__(self) -> str:
         return f"{self.run.name}: {self.verdict}"

@@ -5,7 +5,8 @@
     else                                             trustworthy
 
 A check that does not apply is ignored. A label does not affect the verdict. The reasons of a trustworthy verdict are
-the checks that passed and those that did not apply.
+the checks that passed and those that did not apply. Without a credit signal it covers the network alone. Its first line
+says so (``headline``).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from faudit.audit.protocol import Protocol
 from faudit.formats import html_table, size
 
 TRUSTWORTHY, WALK_BACK, INCONCLUSIVE = "trustworthy", "needs walk-back", "inconclusive"
+NETWORK_ONLY = "network only: no credit signal was given"
+ALONE = "no credit was given: the verdict covers the network alone"
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,18 @@ class Verdict:
     reasons: tuple[str, ...]
     findings: tuple[Finding, ...]
     labels: tuple[Finding, ...]
+    covers: str = ""  # what alone was judged; empty for the network with its credit
+
+    @property
+    def headline(self) -> str:
+        """The verdict as a reader first sees it: trust says what it covers."""
+        return headline(self.verdict, self.covers)
 
     def __repr__(self) -> str:
         return f"Verdict({self.verdict!r}, protocol={self.protocol!r})"
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.verdict} ({self.protocol})", *(f"    {reason}" for reason in self.reasons)])
+        return "\n".join([f"{self.headline} ({self.protocol})", *(f"    {reason}" for reason in self.reasons)])
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, its reasons and the findings."""
@@ -56,17 +65,28 @@ class Verdict:
             for one in (*self.findings, *self.labels)
         ]
         table = html_table([["check", "finding", "value", "threshold", "what"], *lines])
-        head = f"<b>{html.escape(self.verdict)}</b> ({html.escape(self.protocol)})"
+        head = f"<b>{html.escape(self.headline)}</b> ({html.escape(self.protocol)})"
         return f"<p>{head}</p><ul>{reasons}</ul>{table}"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict,
+            "covers": self.covers or None,
             "protocol": self.protocol,
             "reasons": list(self.reasons),
             "findings": [finding.to_json() for finding in self.findings],
             "labels": [finding.to_json() for finding in self.labels],
         }
+
+
+def headline(verdict: str, covers: str) -> str:
+    """A verdict with what it covers, where that limits it: a walk-back of the network alone is one of the whole."""
+    return f"{verdict} ({covers})" if covers and verdict == TRUSTWORTHY else verdict
+
+
+def of_network(verdict: Verdict) -> Verdict:
+    """The verdict on a network whose credit signal was not given."""
+    return replace(verdict, covers=NETWORK_ONLY, reasons=(*verdict.reasons, ALONE))
 
 
 def judge(case: Case, protocol: Protocol, *, replay: bool = True) -> Verdict:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from faudit.audit.checks.check import FIRED, Finding
-from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict
+from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict, headline
 from faudit.config import RunConfig, identity
 from faudit.stats import student_interval
 
@@ -43,10 +43,17 @@ class Method:
     seeds: tuple[int, ...]
     verdict: str
     checks: tuple[Across, ...]
+    covers: str = ""  # what alone was judged, at some seed
+
+    @property
+    def headline(self) -> str:
+        """The verdict as a reader first sees it."""
+        return headline(self.verdict, self.covers)
 
     def to_json(self) -> dict[str, Any]:
         checks = [check.to_json() for check in self.checks]
-        return {"method": self.name, "seeds": list(self.seeds), "verdict": self.verdict, "checks": checks}
+        told = {"verdict": self.verdict, "covers": self.covers or None}
+        return {"method": self.name, "seeds": list(self.seeds), **told, "checks": checks}
 
 
 def methods(judged: Sequence[tuple[RunConfig, Verdict]]) -> list[Method]:
@@ -62,7 +69,8 @@ def method(group: Sequence[tuple[RunConfig, Verdict]]) -> Method:
     config, first = group[0]
     verdicts = [verdict for _, verdict in group]
     checks = [across([verdict.findings[place] for verdict in verdicts]) for place in range(len(first.findings))]
-    return Method(title(config), tuple(one.seed for one, _ in group), worst(verdicts), tuple(checks))
+    seeds, covers = tuple(one.seed for one, _ in group), next((one.covers for one in verdicts if one.covers), "")
+    return Method(title(config), seeds, worst(verdicts), tuple(checks), covers)
 
 
 def across(findings: Sequence[Finding]) -> Across:

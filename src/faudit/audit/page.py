@@ -62,7 +62,7 @@ def appendix(
             head, *rows = method_table(method)
             parts += [
                 Heading(method.name),
-                Verdict(method.verdict, f" over seeds {', '.join(map(str, method.seeds))}"),
+                Verdict(method.headline, f" over seeds {', '.join(map(str, method.seeds))}"),
                 Grid(head, rows, f"The checks of {method.name} over its seeds."),
             ]
     for title, table in (
@@ -143,7 +143,7 @@ def findings_of(verdict: Judged, *, about: str) -> list[Part]:
     rows = [cells(finding) for finding in verdict.findings]
     rows += [cells(finding, label=True) for finding in verdict.labels]
     table = Grid(FINDINGS, rows, f"The findings on {about}.", wide={FINDINGS[4]: 0.09, "what": 0.38})
-    return [Verdict(verdict.verdict), Points(verdict.reasons), table]
+    return [Verdict(verdict.headline), Points(verdict.reasons), table]
 
 
 def made_with(one: Audited, *, all_settings: bool) -> list[str]:

@@ -10,15 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from faudit.audit.checks.check import FRESH, TURNED, Case, Control
-from faudit.audit.judge import Verdict, judge
+from faudit.audit.judge import Verdict, judge, of_network
 from faudit.audit.protocol import Protocol
 from faudit.store import audits, controls
 from faudit.store.rows import Row
 from faudit.store.run import Run
 from faudit.store.watched import WatchedConfig
 
+LIGHT = "it was watched with light=True, which leaves the costly probes out"
 NULLS = {"none": None, "turned": TURNED, "fresh": FRESH}
-ALONE = "no credit was given: the verdict covers the network alone"
 
 
 def case_of(
@@ -34,7 +34,9 @@ def case_of(
 def judged(case: Case, protocol: Protocol) -> Verdict:
     """The verdict on a watched run."""
     verdict = judge(case, protocol)
-    return verdict if case.null_of is not None else replace(verdict, reasons=(*verdict.reasons, ALONE))
+    if isinstance(case.config, WatchedConfig) and case.config.measures == "light":
+        verdict = replace(verdict, reasons=(*verdict.reasons, LIGHT))
+    return verdict if case.null_of is not None else of_network(verdict)
 
 
 def found(run: Run, config: WatchedConfig, rows: Sequence[Row]) -> tuple[Case, list[str]]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Table = dict[str, Any]
 PAGES = ("markdown", "latex")  # the flags that write a page
 SAMPLES = 256
-OF_MODEL = ("weights", "taps", "data", "samples", "credit", "frozen_accuracy")  # flags that apply only to a model
+OF_MODEL = ("weights", "taps", "data", "samples", "credit", "plain", "frozen_accuracy")  # flags only of a model
 OF_RUNS = (
     "all",
     "where",
@@ -102,6 +102,12 @@ def add_flags(own: Parser) -> None:
         "--credit",
         metavar="PACKAGE.MODULE:NAME",
         help="a function credit(taps, logits, y) that returns one signal per tap, shaped like the tap",
+    )
+    model.add_argument(
+        "--plain",
+        metavar="PACKAGE.MODULE:FACTORY",
+        help="a function that returns the same network with ordinary layers, for a model with a backward pass of its "
+        "own; the name of the model itself says that this backward pass is meant",
     )
     model.add_argument(
         "--frozen-accuracy",
@@ -288,12 +294,12 @@ def tell(audited: list[Audited], by_method: list[Method], *, utility: Table | No
     from faudit.audit.utility import KEY, aligned, sensitivity_table, utility_table
 
     for one in audited:
-        print(f"{one.run.name}: {one.verdict.verdict}")
+        print(f"{one.run.name}: {one.verdict.headline}")
         for reason in one.verdict.reasons:
             print(f"    {reason}")
     for method in by_method:
         if len(method.seeds) > 1:
-            print(f"{method.name}, {len(method.seeds)} seeds: {method.verdict}")
+            print(f"{method.name}, {len(method.seeds)} seeds: {method.headline}")
             for text in aligned(method_table(method)):
                 print(f"    {text}")
     for table in (utility_table(utility) if utility else None, sensitivity_table(sensitivity) if sensitivity else None):
@@ -316,7 +322,8 @@ def audit_factory(args: argparse.Namespace) -> int:
 
     asked = protocol(args.protocol)
     with here():
-        model = built(args.model)
+        model = built(args.model, "--model")
+        plain = model if args.plain == args.model else built(args.plain, "--plain") if args.plain else None
         credit = named(args.credit, "--credit") if args.credit else None
     if args.weights:
         load_weights(model, args.weights)
@@ -331,11 +338,17 @@ def audit_factory(args: argparse.Namespace) -> int:
             [(x, y)],
             taps=args.taps,
             credit=credit,
+            plain=plain,
             frozen=args.frozen_accuracy or (),
             protocol=args.protocol,
         )
     if args.markdown or args.latex:
-        facts = {"model": args.model, "taps": " ".join(args.taps), "credit": args.credit or "none given"}
+        facts = {
+            "model": args.model,
+            "plain": args.plain or "none given",
+            "taps": " ".join(args.taps),
+            "credit": args.credit or "none given",
+        }
         facts["data"] = f"{args.data}, SHA-256 {dataset.fingerprint()}"
         facts["weights"] = f"SHA-256 {digest_of(args.weights)}" if args.weights else "as the factory made them"
         parts = model_appendix(
@@ -355,18 +368,18 @@ def digest_of(path: Path) -> str:
         return hashlib.sha256(contents(path)).hexdigest()
 
 
-def built(target: str) -> nn.Module:
+def built(target: str, flag: str) -> nn.Module:
     """The model that a factory makes. Random weights come from seed 0, so they are always the same."""
     import torch
     from torch import nn
 
-    factory = named(target, "--model")
-    with torch.random.fork_rng(devices=[]), one_line(f"--model {target}"):
+    factory = named(target, flag)
+    with torch.random.fork_rng(devices=[]), one_line(f"{flag} {target}"):
         torch.manual_seed(0)
         model = factory()
     if not isinstance(model, nn.Module):
         raise ConfigError(
-            f"--model {target}: expected a factory that returns a torch.nn.Module, got {type(model).__name__}"
+            f"{flag} {target}: expected a factory that returns a torch.nn.Module, got {type(model).__name__}"
         )
     return model
 

@@ -71,7 +71,8 @@ def export_files(args: argparse.Namespace, paper: Paper) -> int:
     for path in paths:
         print(path)
     if not paths:
-        raise StoreError(f"{args.runs} holds no run of the paper with these seeds: nothing was exported")
+        hint = " Watched runs go into a table: --format csv." if table.watched else ""
+        raise StoreError(f"{args.runs} holds no run of the paper with these seeds: nothing was exported.{hint}")
     return 0
 
 

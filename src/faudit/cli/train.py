@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from faudit.cli.flags import Parser, add_data_dir, add_json, add_runs, add_trackers, trackers_of
 from faudit.cli.output import complain, print_json, remark
-from faudit.config import FAMILIES, RunConfig, key, known, needs_files, own_member, registry_of
+from faudit.config import RunConfig, key, known, needs_files, own_member
+from faudit.own_members import FAMILIES, registry_of
 from faudit.settings import OneOf, Setting, epoch_list
 
 if TYPE_CHECKING:

@@ -102,6 +102,11 @@ def drawn(name: str, figure: Figure, table: Table, *, style: Style) -> Drawn:
     """Draw a figure. Raises if a run is missing, unless the table is partial."""
     shown = figure.experiments or tuple(table.plan.recipe.experiments)
     missing = table.missing(shown)
+    if table.watched:
+        raise StoreError(
+            f"{name} shows runs that faudit trained: expected some in {table.runs}, got {table.watched} watched and no "
+            f"other. `faudit plot` draws watched runs; {remedy(name, table)} makes those of the figure."
+        )
     if missing and not table.partial:
         raise StoreError(refusal(name, missing, table))
     if len(missing) == len(shown) * len(table.plan.seeds):

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from faudit.config import all_keys
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import unknown
 from faudit.rules import RULES
@@ -16,7 +15,7 @@ from faudit.store.index import Overview, entries
 from faudit.store.rows import Row
 from faudit.store.run import Run, Status
 from faudit.store.summary import overview
-from faudit.store.where import WITHIN_METHOD, chosen, named, no_runs, told, varying
+from faudit.store.where import WITHIN_METHOD, chosen, keys_of, named, no_runs, told, varying
 
 Source = Path | str | Sequence[Run]  # a store, or runs
 END = "end"
@@ -113,8 +112,8 @@ def selected(runs: Source, *, where: Sequence[str], by: str | Sequence[str] | No
     else:
         found, remarks, store = [overview(run) for run in runs], [], "these runs"
     asked = tuple([by] if isinstance(by, str) else by or ())
-    if wrong := [name for name in asked if name not in all_keys()]:
-        raise ConfigError(f"by: {unknown('setting', wrong[0], all_keys())}")
+    if wrong := [name for name in asked if name not in (valid := keys_of(found))]:
+        raise ConfigError(f"by: {unknown('setting', wrong[0], valid)}")
     there = chosen(found, where, store=store)
     if not there:
         raise no_runs(store, where)

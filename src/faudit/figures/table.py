@@ -18,6 +18,7 @@ from faudit.figures.plan import Plan
 from faudit.store.index import copies, copy_of
 from faudit.store.rows import Row
 from faudit.store.run import ENDED, Run, Status, runs_in
+from faudit.store.watched import WatchedConfig
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ class Table:
             else:
                 known.setdefault(identity(series.config), []).append(series)
         return known
+
+    @property
+    def watched(self) -> int:
+        """How many runs the store holds, if all of them are of loops that faudit only watched; otherwise 0."""
+        configs = [series.config for some in self._known.values() for series in some]
+        return len(configs) if all(isinstance(config, WatchedConfig) for config in configs) else 0
 
     def again(self, *, partial: bool | None = None) -> Table:
         """A table for another result. It shares the runs, which are read once, and has its own remarks."""

@@ -26,12 +26,13 @@ from faudit.report.methods import differing, methods_of
 from faudit.report.runs import DAMAGED, Page, read
 from faudit.report.series import DIGITS, Columns
 from faudit.report.template import template
+from faudit.store import controls
 from faudit.store.index import FILES, Overview, copies, copy_of, sign
 from faudit.store.rows import ENTRIES
 from faudit.store.run import ENDED, Run, runs_in
 
 FORMAT = 1  # version of the page's data
-READ = (*FILES, "audit.json")
+READ = (*FILES, "audit.json", controls.FILE)
 Marks = tuple[str, ...]
 
 

@@ -58,6 +58,7 @@ def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict
             "runs": [page.name for page in group],
             "seeds": [run["seed"] for run in runs],
             "verdict": word,
+            "headline": next((run["headline"] for run in runs if run["verdict"] == word), word),
             "sentence": sentence_of(runs, word),
             "accuracy": {"n": len(accuracy), **mean_and_deviation(accuracy)},
             "growth": [value for one in last if (value := one["growth"]) is not None],

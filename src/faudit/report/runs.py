@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -20,6 +21,7 @@ from faudit.store import answers
 from faudit.store.rows import Row, growth
 from faudit.store.run import ENDED, Run
 from faudit.store.summary import summary
+from faudit.store.watched import WatchedConfig
 
 NOT_AUDITED, UNFINISHED, DAMAGED = "not audited", "unfinished", "damaged"
 OPEN = (NOT_MEASURED, UNDECIDED, INVALID)
@@ -52,7 +54,7 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
     else:
         try:
             audited = audit_kept(run, protocol, control=control)
-            word, sentence = audited.verdict.verdict, reason_of(audited.verdict, run.name)
+            word, sentence = audited.verdict.verdict, reason_of(audited)
             told = " ".join(audited.remarks)
         except StoreError as error:
             word, sentence = NOT_AUDITED, f"{error}. Run `faudit audit {run.name}`."
@@ -69,9 +71,10 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
         "environment": environment,
         "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id", answers.KEY)},
-        "command": command(config, runs="runs") if config.rule in RULES else "",
+        "command": command(config, runs="runs") if config.rule in RULES and not is_watched(config) else "",
         "last": numbers,
         "verdict": word,
+        "headline": short(audited.verdict.headline) if audited else word,
         "sentence": sentence,
         "remarks": told,
         "reasons": list(audited.verdict.reasons) if audited else [],
@@ -87,7 +90,7 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
 
 def damaged(run: Run, problem: str) -> Page:
     """A run that cannot be read."""
-    document = {"name": run.name, "status": DAMAGED, "verdict": DAMAGED, "sentence": problem}
+    document = {"name": run.name, "status": DAMAGED, "verdict": DAMAGED, "headline": DAMAGED, "sentence": problem}
     return Page(run.name, None, None, document, {}, {}, {})
 
 
@@ -134,13 +137,20 @@ def null_of(row: Row) -> dict[str, Any]:
     }
 
 
-def reason_of(verdict: Verdict, name: str) -> str:
+def is_watched(config: RunConfig) -> bool:
+    """Whether a run is of a loop that faudit only watched: it cannot be trained or measured again."""
+    return isinstance(config, WatchedConfig)
+
+
+def reason_of(audited: Audited) -> str:
     """The reason of a verdict in one plain sentence."""
+    verdict = audited.verdict
     if verdict.verdict == TRUSTWORTHY:
         passed = sum(finding.status == PASSED for finding in verdict.findings)
         others = len(verdict.findings) - passed
         tail = f"; {others} {'does' if others == 1 else 'do'} not apply" if others else ""
-        return f"{passed} {'check' if passed == 1 else 'checks'} passed{tail}."
+        limits = f"{verdict.covers[:1].upper()}{verdict.covers[1:]}. " if verdict.covers else ""
+        return f"{limits}{passed} {'check' if passed == 1 else 'checks'} passed{tail}."
     if verdict.verdict == WALK_BACK:
         fired = [finding for finding in verdict.findings if finding.status == "fired"]
         return sentence_of(fired[0], len(fired) - 1, "also fired")
@@ -149,8 +159,14 @@ def reason_of(verdict: Verdict, name: str) -> str:
     if len(unmeasured) > 1:
         names = ", ".join(finding.check for finding in unmeasured)
         count = f"{len(unmeasured)} of {len(verdict.findings)} checks"
-        return f"{count} were not measured ({names}): run `faudit audit {name}`."
+        advice = "" if is_watched(audited.config) else f": run `faudit audit {audited.run.name}`"
+        return f"{count} were not measured ({names}){advice}."
     return sentence_of(found[0], len(found) - 1, "also open")
+
+
+def short(headline: str) -> str:
+    """A headline for a badge: ``trustworthy (network only)``. The sentence beside it says the rest."""
+    return re.sub(r": [^)]*\)", ")", headline)
 
 
 def sentence_of(finding: Finding, more: int, what: str) -> str:

@@ -22,7 +22,7 @@ def template(methods: Sequence[Mapping[str, Any]], runs: Mapping[str, Mapping[st
         environment = first["environment"]
         machine = ", ".join(str(environment[name]) for name in ("cpu", "system") if environment.get(name))
         facts = {
-            "Verdict": f"{method['verdict']}. {method['sentence']}",
+            "Verdict": f"{method['headline']}. {method['sentence']}",
             "Seeds": f"{', '.join(map(str, method['seeds']))} (n = {len(method['seeds'])})",
             "Accuracy on the full test set": spread(method["accuracy"], ".4f"),
             "Largest growth of one block": growth(method["growth"]),

@@ -35,8 +35,9 @@ from typing import Any
 import filelock
 import orjson
 
-from faudit.config import FAMILIES, MEMBERS, RunConfig, quoted
+from faudit.config import RunConfig, quoted
 from faudit.errors import ConfigError, DamagedError, LockedError, StoreError
+from faudit.own_members import FAMILIES, MEMBERS
 from faudit.registry import DIGITS, nearest, some_of
 from faudit.store.files import contents, read_json, refusals, write_json, write_whole
 from faudit.store.rows import AGAIN, EXACT, OVERFLOWED, TIME, TIMINGS, Row, from_lines, is_time, to_line

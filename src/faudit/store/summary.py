@@ -6,8 +6,9 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from faudit.config import MEMBERS, key
+from faudit.config import key
 from faudit.formats import gammas, html_table, share, size, times
+from faudit.own_members import MEMBERS
 from faudit.store.rows import Row, finite, growth
 from faudit.store.run import ENDED, Run, Status
 

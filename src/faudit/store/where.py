@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from faudit.config import BESIDES, all_keys, attribute, key, known, like
+from faudit.config import BESIDES, all_keys, attribute, key, known
 from faudit.errors import ConfigError, StoreError
+from faudit.own_members import like
 from faudit.registry import some_of, unknown
 from faudit.store.index import Overview
 from faudit.store.rows import OVERFLOWED
@@ -172,10 +173,14 @@ def chosen(found: Sequence[Overview], words: Iterable[str], *, store: str) -> li
     return [entry for entry in there if named(entry) in kept]
 
 
+def keys_of(found: Sequence[Overview]) -> list[str]:
+    """The keys of every setting that faudit declares, then of the others that some run has, as a watched one may."""
+    return list(dict.fromkeys([*all_keys(), *(name for entry in found for name in entry["config"])]))
+
+
 def ordered(found: Sequence[Overview], by: str, *, largest_first: bool) -> list[Overview]:
     """The runs sorted by a setting, status, result or ``run``; those without a value come last."""
-    valid = ["run", "status", *all_keys(), *RESULTS]
-    if by not in valid:
+    if by not in (valid := ["run", "status", *keys_of(found), *RESULTS]):
         raise ConfigError(f"--sort {unknown('key', by, valid)}")
     if by == "run":
         return sorted(found, key=named, reverse=largest_first)

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import torch
 
-from faudit.config import RunConfig, needs_files, registry_of
+from faudit.config import RunConfig, needs_files
 from faudit.data.batches import Batches
 from faudit.errors import ConfigError, DataError
 from faudit.experiment import build_net, build_rule, refuse_pair, refuse_unused, usable
+from faudit.own_members import registry_of
 from faudit.store.run import Run
 from faudit.sweep.engine import loaded
 from faudit.train import must_be_trained_on

@@ -35,8 +35,9 @@ from pathlib import Path
 from typing import Any
 
 from faudit.audit.audit import control_of
-from faudit.config import FAMILIES, RunConfig, all_keys, attribute, known, listing, own_member, quoted, read_toml
+from faudit.config import RunConfig, all_keys, attribute, known, listing, own_member, quoted, read_toml
 from faudit.errors import ConfigError
+from faudit.own_members import FAMILIES
 from faudit.registry import nearest, some_of, unknown
 from faudit.rules import RULES, control_name
 from faudit.settings import epoch_list

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,9 +17,8 @@ from torch import Tensor, nn
 
 from faudit.errors import ModelError
 from faudit.probes import Need
-from faudit.watch.credit import Credit
 from faudit.watch.net import ForeignNet, Inputs, called
-from faudit.watch.reading import ForeignReading, Fresh, Loss, doubled, doubled_one
+from faudit.watch.reading import ForeignReading
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,18 +95,12 @@ class BlockReading(ForeignReading):
     def __init__(
         self,
         net: BlockNet,
-        exact: BlockNet,
-        inputs: Inputs,
-        y: Tensor,
-        *,
-        own_loss: Loss | None = None,
-        credit: Credit | None = None,
-        fresh: Fresh | None = None,
-        seed: int = 0,
+        *args: Any,
         weights: Mapping[str, Tensor] | None = None,
         began: Mapping[str, Tensor] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(net, exact, inputs, y, own_loss=own_loss, credit=credit, fresh=fresh, seed=seed)
+        super().__init__(net, *args, **options)
         self.params, self.initial = dict(weights or {}), began
 
     @property
@@ -116,12 +108,6 @@ class BlockReading(ForeignReading):
         """As of any foreign model, and the weights of the blocks with where they began."""
         known: set[Need] = {"parameters"} if self.initial is not None else set()
         return super().offers | known
-
-    @cached_property
-    def doubled(self) -> BlockReading:
-        inputs, y = doubled(self.inputs), doubled_one(self.y)
-        assert isinstance(self.exact, BlockNet)
-        return BlockReading(self.exact, self.exact, inputs, y, own_loss=self.own_loss, seed=self.seed)
 
 
 def parts_of(model: nn.Module, names: tuple[str, ...], x: Inputs) -> dict[str, str]:

@@ -18,7 +18,7 @@ from faudit.store import controls
 from faudit.watch.copies import identical, tensors
 from faudit.watch.loop import Watch
 from faudit.watch.net import described
-from faudit.watch.shadow import unwrapped
+from faudit.watch.plain import unwrapped
 
 
 def control(make_model: Callable[[], nn.Module], train: Callable[[Any], Any], *, of: Watch) -> float:
@@ -26,7 +26,7 @@ def control(make_model: Callable[[], nn.Module], train: Callable[[Any], Any], *,
 
     ``make_model()`` builds the model. It gets the weights that the watched one began with. Its blocks do not require
     gradients, and an optimizer's step does not change them. ``train(model)`` trains it as the watched one was trained.
-    Returns the accuracy on the eval batch.
+    If that code calls ``log`` and ``compare`` of the watch, these do nothing. Returns the accuracy on the eval batch.
     """
     model = make_model()
     if not isinstance(model, nn.Module):
@@ -45,7 +45,7 @@ def control(make_model: Callable[[], nn.Module], train: Callable[[Any], Any], *,
     frozen = {name: value for name, value in inner.named_parameters() if name in blocks}
     for value in frozen.values():
         value.requires_grad_(False)
-    with held(frozen, began):
+    with held(frozen, began), of.idle():
         train(model)
     now = dict(inner.named_parameters())
     for name in frozen:

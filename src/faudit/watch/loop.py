@@ -16,15 +16,14 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from faudit.audit import watched
@@ -51,8 +50,9 @@ from faudit.watch.copies import refuse_weights, tensors
 from faudit.watch.credit import Credit
 from faudit.watch.model import is_list_of, refuse_labels, refuse_nondeterministic
 from faudit.watch.net import Inputs, described, error_text
-from faudit.watch.reading import Fresh, Loss, per_sample
-from faudit.watch.shadow import Shadow, apart, refuse_device, refuse_other_backward, unwrapped
+from faudit.watch.plain import is_meant, refuse_other_backward, unwrapped
+from faudit.watch.reading import Fresh, Loss, loss_of
+from faudit.watch.shadow import Shadow, apart, refuse_device
 
 LIGHT = ("norms", "gradients", "accuracy", "alignment")  # all that light watching measures; alignment needs a credit
 
@@ -108,7 +108,7 @@ def watch(
         _ = reading.losses  # refuses a loss that is not per sample
         if credit is not None:
             refuse_nondeterministic(reading)
-        if plain is None or plain is not model:
+        if not is_meant(model, plain):
             refuse_other_backward(shadow.exact, x, y, loss_of(loss))
         dtype = str(reading.trace.logits.dtype).removeprefix("torch.")
         classes = shadow.net.classes if reading.is_classification else 0
@@ -129,13 +129,6 @@ def watch(
     )
     return Watch(shadow, config, x, y, runs=Path(runs), classes=classes, loss=loss, credit=credit, fresh=fresh,
                  is_strict=strict)  # fmt: skip
-
-
-def loss_of(given: Loss | None) -> Loss:
-    """The loss of each sample: the caller's, checked, or cross-entropy."""
-    if given is None:
-        return lambda logits, y: F.cross_entropy(logits, y, reduction="none")
-    return lambda logits, y: per_sample(given, logits, y)
 
 
 class Watch:
@@ -164,6 +157,7 @@ class Watch:
         self._compared: Comparison | None = None
         self._offset: int | None = None  # from the user's epochs to those of the rows
         self._told: set[str] = set()
+        self._is_open, self._is_idle = False, False
         self._since, self._measuring = 0.0, 0.0
 
     @property
@@ -176,7 +170,7 @@ class Watch:
             warnings.warn(f"faudit.watch: {self.run.path} was there before; its files are in {aside}", stacklevel=2)
         self._open.enter_context(self.run.locked())
         self.run.begin(self.config, {**environment(), "data_sha256": fingerprint(self._x, self._y)})
-        self._since = time.perf_counter()
+        self._since, self._is_open = time.perf_counter(), True
         self._write(0, {})
         self._save()
         return self
@@ -184,6 +178,7 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_open = False
         with self._open:
             try:
                 self._end(error)
@@ -198,7 +193,10 @@ class Watch:
         Epochs count from 0 or from 1. If the first one is 0, the row has one more: the number of epochs done. Returns
         the row, or None if the epoch was refused.
         """
+        if self._is_idle:
+            return None
         try:
+            self._must_be_open("w.log")
             place = self._place(epoch)
             own = numbers({"train_loss": train_loss, **values})
         except ModelError as error:
@@ -220,8 +218,11 @@ class Watch:
         ``.grad`` is. The copy is in the model's own train or eval mode. Dropout draws its masks from ``rng_state``
         (``torch.get_rng_state()`` before your forward pass), else from the current state. The next row has the result.
         """
+        if self._is_idle:
+            return None
         started = time.perf_counter()
         try:
+            self._must_be_open("w.compare")
             with apart():
                 x, y = pair((x, y), where="the batch")
                 refuse_device(self.shadow.source, x)
@@ -246,6 +247,19 @@ class Watch:
             return audit(self.run, asked, data_dir=None).verdict
         case = watched.case_of(self.config, self.rows, kept={}, accuracies=controls.read(self.run))
         return watched.judged(case, asked)
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """While the control trains, ``log`` and ``compare`` do nothing: its loop is that of the watched model."""
+        before, self._is_idle = self._is_idle, True
+        try:
+            yield
+        finally:
+            self._is_idle = before
+
+    def _must_be_open(self, call: str) -> None:
+        if not self._is_open:
+            raise ModelError(f"{call}: expected inside the `with` block of the watch, got it outside. It is left out.")
 
     def accuracy_of(self, model: nn.Module) -> float:
         """The accuracy of another model of the same kind on the eval batch."""

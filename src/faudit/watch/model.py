@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from faudit.audit.checks.check import FRESH, TURNED, Case, Control
-from faudit.audit.judge import Verdict, judge
+from faudit.audit.judge import Verdict, judge, of_network
 from faudit.audit.page import line
 from faudit.audit.protocol import DEFAULT, Protocol
 from faudit.audit.protocol import protocol as protocol_named
@@ -29,7 +29,8 @@ from faudit.watch.batches import buffer
 from faudit.watch.copies import identical, inspected, same_randomness
 from faudit.watch.credit import Credit
 from faudit.watch.net import described
-from faudit.watch.reading import ForeignReading, Fresh, Loss
+from faudit.watch.plain import is_meant, measurable, refuse_other_backward
+from faudit.watch.reading import ForeignReading, Fresh, Loss, loss_of
 
 WHY_NOT: dict[Need, str] = {  # why a foreign model may not offer what a probe needs
     "classes": "the labels do not name one class for each sample",
@@ -76,7 +77,7 @@ class AuditedModel:
         values = {name: self.row.number(entry) for name, entry in known.items()}
         scalars = [f", {name} {value:.4g}" for name, value in values.items() if value is not None]
         lines += [f"{self.samples} samples" + "".join(scalars)]
-        return "\n".join([*lines, self.verdict.verdict, *(f"    {reason}" for reason in self.verdict.reasons)])
+        return "\n".join([*lines, self.verdict.headline, *(f"    {reason}" for reason in self.verdict.reasons)])
 
     def page(self, title: str) -> str:
         """The audit as a Markdown page for an appendix."""
@@ -84,7 +85,7 @@ class AuditedModel:
         return "\n".join(
             [
                 f"# Audit of {title} by the protocol {self.verdict.protocol}", "",
-                f"**{self.verdict.verdict}** on {self.samples} samples", "",
+                f"**{self.verdict.headline}** on {self.samples} samples", "",
                 *(f"- {reason}" for reason in self.verdict.reasons), "",
                 *(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)), "",
                 "| check | finding | value | threshold | first fired at epoch | what |", "|---|---|---|---|---|---|",
@@ -102,6 +103,7 @@ def audit_model(
     credit: Credit | None = None,
     fresh: Fresh | None = None,
     loss: Loss | None = None,
+    plain: nn.Module | None = None,
     samples: int | None = None,
     frozen: Sequence[float] = (),
     protocol: str | Protocol = DEFAULT,
@@ -112,8 +114,9 @@ def audit_model(
     ``batches`` are pairs (x, y); x is a tensor, or a mapping of tensors that the model takes by name. ``taps`` are
     names or patterns of submodules. ``credit(taps, logits, y)`` returns a signal of the shape of each tap.
     ``fresh(generator)`` returns such a callable with newly drawn feedback. ``loss(logits, y)`` returns one number per
-    sample; the default is cross-entropy. ``samples`` limits the number of samples. ``frozen`` are the accuracies of
-    matched models whose tapped blocks never trained. ``protocol`` is the name of a protocol, or a ``Protocol``.
+    sample; the default is cross-entropy. ``plain`` is the same network with ordinary layers, for a model with a
+    backward pass of its own. ``samples`` limits the number of samples. ``frozen`` are the accuracies of matched models
+    whose tapped blocks never trained. ``protocol`` is the name of a protocol, or a ``Protocol``.
     """
     asked = protocol_named(protocol)
     patterns = [taps] if isinstance(taps, str) else taps
@@ -130,10 +133,13 @@ def audit_model(
         raise ModelError(f"the model: expected a torch.nn.Module, got {described(model)}")
     with torch.inference_mode(mode=False), same_randomness():
         x, y = buffer(batches, samples=samples)
-        net, exact = inspected(model, x, patterns=patterns, samples=len(y))
+        net, exact = inspected(measurable(model, plain), x, patterns=patterns, samples=len(y))
         reading = ForeignReading(net, exact, x, y, own_loss=loss, credit=credit, fresh=fresh, seed=seed)
         if loss is None:
             refuse_labels(reading.trace.logits, y)
+        _ = reading.gradients  # refuses first what has none
+        if not is_meant(model, plain):
+            refuse_other_backward(exact, x, y, loss_of(loss))
         row, left_out = measured(reading)
     controls = [Control(f"frozen {place}", accuracy, by_hand=True) for place, accuracy in enumerate(frozen)]
     classes = net.classes if reading.is_classification else 0
@@ -141,8 +147,8 @@ def audit_model(
     verdict = judge(Case(None, [of_case], samples=len(y), classes=classes, frozen=controls), asked)
     typed = ", ".join(f"{accuracy:g}" for accuracy in frozen)
     remarks = [f"the frozen accuracy was given by hand ({typed}): faudit has not measured it"] if frozen else []
-    remarks += ["no credit was given: the verdict covers the network alone"] if credit is None else []
-    return AuditedModel(net.names, len(y), row, replace(verdict, reasons=(*verdict.reasons, *remarks)), left_out)
+    verdict = replace(verdict, reasons=(*verdict.reasons, *remarks))
+    return AuditedModel(net.names, len(y), row, of_network(verdict) if credit is None else verdict, left_out)
 
 
 def is_list_of(values: object, kind: Any) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.errors import ModelError
@@ -136,9 +137,15 @@ class ForeignReading(Reading):
 
     @cached_property
     def doubled(self) -> ForeignReading:
-        return ForeignReading(
-            self.exact, self.exact, doubled(self.inputs), doubled_one(self.y), own_loss=self.own_loss, seed=self.seed
-        )
+        inputs, y = doubled(self.inputs), doubled_one(self.y)
+        return type(self)(self.exact, self.exact, inputs, y, own_loss=self.own_loss, seed=self.seed)
+
+
+def loss_of(given: Loss | None) -> Loss:
+    """The loss of each sample: the caller's, checked, or cross-entropy."""
+    if given is None:
+        return lambda logits, y: F.cross_entropy(logits, y, reduction="none")
+    return lambda logits, y: per_sample(given, logits, y)
 
 
 def per_sample(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:

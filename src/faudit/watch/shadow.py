@@ -20,10 +20,8 @@ from faudit.errors import ModelError
 from faudit.watch.blocks import BlockNet, parts_of
 from faudit.watch.copies import copied, identical, inspected, same_randomness, tensors
 from faudit.watch.net import Inputs, called, described, logits_of
-from faudit.watch.reading import Loss, doubled, doubled_one
+from faudit.watch.plain import measurable, unwrapped
 
-STEPS = (1e-6, 1e-5, 1e-4, 1e-3)  # of a finite difference, relative to the weights; small ones suit float64
-HONEST = 0.01  # largest relative error between a derivative and its finite difference
 PRECISIONS = (torch.float32, torch.float64)
 
 
@@ -46,10 +44,8 @@ class Shadow:
         self, model: nn.Module, plain: nn.Module | None, x: Inputs, *, patterns: Sequence[str], samples: int
     ) -> None:
         self.source = unwrapped(model)
-        pattern = self.source if plain is None else unwrapped(plain)
+        pattern = measurable(model, plain)
         refuse_precision(pattern)
-        if pattern is not self.source:
-            lend(tensors(self.source), tensors(pattern))
         bare = without_hooks(pattern, x)
         net, exact = inspected(bare, x, patterns=patterns, samples=samples)
         self.names = net.names
@@ -98,17 +94,6 @@ class Shadow:
             yield copy
         finally:
             copy.eval().requires_grad_(requires_grad=False)
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside a compiled, data-parallel or distributed one."""
-    while True:
-        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):  # torch.compile
-            model = inner
-        else:
-            return model
 
 
 def refuse_precision(model: nn.Module) -> None:
@@ -189,50 +174,3 @@ def without_hooks(model: nn.Module, x: Inputs) -> nn.Module:
 def is_function(hook: Any) -> bool:
     """Whether a hook is a function or method; an object of its own, such as torch's weight norm, computes weights."""
     return inspect.isroutine(hook) or isinstance(hook, functools.partial)
-
-
-def refuse_other_backward(exact: BlockNet, x: Inputs, y: Tensor, loss: Loss) -> None:
-    """Refuse a model whose backward pass is not the derivative of its forward pass: autograd cannot tell its gradient.
-
-    Along its own gradient the loss must change as the gradient says. Layers with feedback weights inside fail here.
-    """
-    model, x, y = exact.model, doubled(x), doubled_one(y)
-    weights = [value for value in model.parameters() if value.is_floating_point()]
-    try:
-        for value in weights:
-            value.requires_grad_()
-        total = loss(logits_of(called(model, x)), y).sum()
-        found = torch.autograd.grad(total, weights, allow_unused=True) if total.requires_grad else []
-    finally:
-        for value in weights:
-            value.requires_grad_(False)
-    pairs = [(value, gradient) for value, gradient in zip(weights, found, strict=False) if gradient is not None]
-    size = float(sum(gradient.square().sum() for _, gradient in pairs)) ** 0.5
-    if not pairs or size == 0.0 or size != size or size == float("inf"):
-        return
-    scale = float(sum(value.square().sum() for value, _ in pairs)) ** 0.5 or 1.0
-    shares = [slope(model, x, y, loss, pairs, step=step * scale / size) / size**2 for step in STEPS]
-    if all(not abs(share - 1.0) <= HONEST for share in shares):
-        raise ModelError(
-            "the model's backward pass is not the derivative of its forward pass: along its own gradient the loss "
-            f"changes {shares[0]:.3g} times as fast as expected. Autograd cannot tell the true gradient. Give plain=…, "
-            "the same model with ordinary layers, or plain=model if that is meant."
-        )
-
-
-@torch.no_grad()
-def slope(
-    model: nn.Module, x: Inputs, y: Tensor, loss: Loss, pairs: Sequence[tuple[Tensor, Tensor]], *, step: float
-) -> float:
-    """The central difference of the loss along the gradient; the weights are as before afterwards."""
-    kept = [value.clone() for value, _ in pairs]
-    sums = []
-    try:
-        for sign in (1.0, -1.0):
-            for (value, gradient), before in zip(pairs, kept, strict=True):
-                value.copy_(before + sign * step * gradient)
-            sums.append(float(loss(logits_of(called(model, x)), y).sum()))
-    finally:
-        for (value, _), before in zip(pairs, kept, strict=True):
-            value.copy_(before)
-    return (sums[0] - sums[1]) / (2.0 * step)

@@ -89,9 +89,23 @@ class Case:
         return [accuracy for accuracy in found if accuracy is not None]
 
     @property
+    def is_watched(self) -> bool:
+        """Whether the network was trained by a loop that faudit only watched."""
+        return isinstance(self.config, WatchedConfig)
+
+    @property
     def knows_rule(self) -> bool:
         """Whether faudit trained the network, and so knows its rule and which of its weights are the embedding."""
-        return self.config is not None and not isinstance(self.config, WatchedConfig)
+        return self.config is not None and not self.is_watched
+
+    def at_taps(self, entry: str) -> list[tuple[int, Any]]:
+        """The numbers of an entry at the states whose gradient is a reference, each with the place of its state.
+
+        A watched run also has the input of its first block. No signal is compared with the gradient there, and
+        ``audit_model`` does not measure it.
+        """
+        found = list(enumerate(self.last.get(entry) or []))
+        return found[1:] if self.is_watched else found
 
     @property
     def is_double(self) -> bool:

@@ -35,7 +35,7 @@ class Feedback(Check):
         row = case.last
         if not case.trains_blocks:
             return self.finding(NOT_APPLICABLE, "its blocks get no signal")
-        if case.no_credit:
+        if case.null_of is None:
             return self.finding(NOT_APPLICABLE, case.lacks_credit)
         if case.null_of != FRESH:
             return self.finding(NOT_APPLICABLE, "the feedback cannot be drawn again, because fresh=… was not given")

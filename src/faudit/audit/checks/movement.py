@@ -33,7 +33,12 @@ class Movement(Check):
             return self.finding(NOT_APPLICABLE, "the initial weights of a foreign model are not known", threshold=limit)
         found = least(case.last)
         if found is None:
-            return self.finding(NOT_MEASURED, "where its weights began is not known", threshold=limit)
+            why = (
+                "how far its blocks turned was not measured"
+                if case.is_watched
+                else "where its weights began is not known"
+            )
+            return self.finding(NOT_MEASURED, why, threshold=limit)
         block, value = found
         reason = f"a matrix of block {block} has turned by sin∠ = {value:.2g} since it began, needed {limit:g}"
         return self.finding(at_least(value, limit), reason, value=value, threshold=limit)

@@ -33,9 +33,9 @@ class Rank(Check):
         limit = self.rank
         if case.classes < CLASSES:
             return self.finding(NOT_APPLICABLE, "with fewer than four classes the gradients always span few directions")
-        ranks = case.last.get("reference_rank")
-        if not ranks or any(rank is None for rank in ranks):
+        ranks = case.at_taps("reference_rank")
+        if not ranks or any(rank is None for _, rank in ranks):
             return self.finding(NOT_MEASURED, "the rank of the reference was not measured", threshold=limit)
-        value = min(ranks)
-        reason = f"the samples' gradients span {value:.2g} directions at tap {ranks.index(value)}, needed {limit:g}"
+        tap, value = min(ranks, key=lambda pair: float(pair[1]))
+        reason = f"the samples' gradients span {value:.2g} directions at tap {tap}, needed {limit:g}"
         return self.finding(at_least(value, limit), reason, value=value, threshold=limit)

@@ -7,7 +7,7 @@ asks for a size instead (``floor``), and so mistakes a good fit for a broken ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,9 +34,10 @@ class Reference(Check):
             return self.finding(NOT_APPLICABLE, "the network itself is computed in float64", threshold=limit)
         if self.lacks_entries(row) or not row["precision_agree"]:
             return self.finding(NOT_MEASURED, "the gradient was not recomputed in float64", threshold=limit)
-        if why := too_few(row):
+        shares = [share for _, share in case.at_taps("precision_agree")]
+        if why := too_few(row, shares):
             return self.finding(NOT_MEASURED, why, threshold=limit)
-        value, fitted = min(row["precision_agree"]), row["precision_fitted"]
+        value, fitted = min(shares), row["precision_fitted"]
         besides = f" ({fitted} fitted to the last bit left out)" if fitted else ""
         reason = (
             f"float64 agrees on the gradient's direction for {value:.1%} of the samples{besides} at the worst tap, "
@@ -45,11 +46,11 @@ class Reference(Check):
         return self.finding(at_least(value, limit), reason, value=value, threshold=limit)
 
 
-def too_few(row: Row) -> str | None:
+def too_few(row: Row, shares: Sequence[float | None]) -> str | None:
     """Why too few samples are left to ask; None where enough are."""
     fitted, samples = row["precision_fitted"], row["eval_samples"]
     if 1.0 - fitted / samples < OPEN:
         return f"{fitted} of {samples} samples are fitted to the last bit: too few are left"
-    if None in row["precision_agree"]:
+    if None in shares:
         return "at some tap every sample is fitted to the last bit or has a gradient of exactly zero"
     return None

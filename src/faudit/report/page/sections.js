@@ -12,7 +12,7 @@ const withSub = (text, sub) => make("span", {}, text, sub ? make("span", {class:
 
 const METHOD_COLUMNS = [
   {key: "method", title: "method", class: "name", value: (one) => one.name, show: methodCell},
-  {key: "verdict", title: "verdict", value: (one) => one.verdict, show: (one) => badge(one.verdict)},
+  {key: "verdict", title: "verdict", value: (one) => one.verdict, show: (one) => badge(one.headline)},
   {key: "reason", title: "why", class: "said", value: (one) => one.sentence, show: (one) => prose(one.sentence)},
   {key: "accuracy", title: "test accuracy", num: true, value: (one) => one.accuracy.mean, show: (one) => withSub(withSpread(one.accuracy, share), `n = ${one.accuracy.n}`)},
   {key: "growth", title: "growth", num: true, value: (one) => (one.growth.length ? Math.max(...one.growth.map(number)) : null), show: (one) => leastAndMost(one.growth)},
@@ -29,7 +29,7 @@ function runColumns() {
   const settings = [...new Set([...besides, ...report.differing])].filter((name) => whole().some((run) => name in run.config));
   return [
     {key: "run", title: "run", class: "name", value: (run) => run.name, show: (run) => runLink(run.name)},
-    {key: "verdict", title: "verdict", value: (run) => run.verdict, show: (run) => badge(run.verdict)},
+    {key: "verdict", title: "verdict", value: (run) => run.verdict, show: (run) => badge(run.headline)},
     {key: "status", title: "status", value: (run) => run.status, show: (run) => withSub(run.status, run.outcome && run.outcome.reason)},
     ...settings.map((name) => ({key: name, title: name, num: whole().every((run) => !(name in run.config) || isNumber(run.config[name])), value: (run) => (run.config && name in run.config ? run.config[name] : null), show: (run) => setting(run.config ? run.config[name] : undefined)})),
     {key: "epoch", title: "epoch", num: true, value: last("epoch")},
@@ -87,7 +87,7 @@ function drawHead() {
   byId("problems").hidden = !report.problems.length;
   fill(byId("problems"), ...report.problems.slice(0, 20).map((text) => make("p", {}, text)), report.problems.length > 20 ? make("p", {}, `and ${report.problems.length - 20} more`) : "");
   const counts = new Map();
-  for (const one of report.methods) counts.set(one.verdict, (counts.get(one.verdict) || 0) + 1);
+  for (const one of report.methods) counts.set(one.headline, (counts.get(one.headline) || 0) + 1);
   fill(byId("counts"), ...[...counts].map(([word, count]) => make("span", {}, badge(word), ` ${count} ${count === 1 ? "method" : "methods"}`)), report.methods.length ? "" : "No runs yet.");
 }
 function drawMethods() {
@@ -137,7 +137,7 @@ function showRun(name, jump = false) {
   if (run.verdict === "damaged") { fill(byId("run-details"), badge("damaged"), make("p", {}, run.sentence)); } else {
     const flat = ([key, found]) => [key, found !== null && typeof found === "object" && !Array.isArray(found) ? JSON.stringify(found) : Array.isArray(found) && found.some((one) => typeof one === "object") ? JSON.stringify(found) : found === null ? DASH : found];
     fill(byId("run-details"),
-      make("p", {}, badge(run.verdict), " ", prose(`${run.sentence} ${run.remarks}`)),
+      make("p", {}, badge(run.headline), " ", prose(`${run.sentence} ${run.remarks}`)),
       make("p", {}, make("code", {}, run.command)),
       make("div", {class: "columns"},
         list("Outcome", [["run", run.name], ["method", method(run).name], ["status", run.status], ["epochs", `${exact(run.last.epoch)} of ${run.config.epochs}`], ["time", duration(run.last.seconds)], ["peak memory", bytes(run.outcome.peak_bytes)],
