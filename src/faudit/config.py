@@ -56,6 +56,7 @@ QUOTED = 200  # most characters of a value in a message
 TOML_LIMIT = 1 << 20  # bytes
 # Two runs of one method may differ in these settings: how long a run trained and how it was measured.
 BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "threads", "device")
+USELESS = "leave it out, because it would change nothing"
 UNREAD = object()  # in place of the default of a setting that a run does not read
 # The families whose members declare settings, by the setting that names the member.
 FAMILIES: dict[str, Configurable[Any]] = {"net": NETS, "rule": RULES, "optimizer": OPTIMIZERS}
@@ -382,7 +383,19 @@ class RunConfig:
             ) from None
         if MEMBERS in values:
             raise ConfigError(listing([unknown("setting", MEMBERS, all_keys())], where=str(path)))
-        return cls.parse({**values, **(overrides or {})}, where=str(path))
+        return cls.asked({**values, **(overrides or {})}, where=str(path))
+
+    @classmethod
+    def asked(cls, values: Mapping[str, Any], *, where: str) -> RunConfig:
+        """A config from what a user typed: refuses every setting that the run does not read, at any value.
+
+        ``parse`` drops such a setting at its default, because files of older versions may hold it.
+        """
+        config = cls.parse(values, where=where)
+        unread = [attribute(name) for name in values if attribute(name) not in config.settings]
+        if unread:
+            raise ConfigError(listing([config.unread(name) for name in unread], where=where))
+        return config
 
     def with_(self, **changes: Any) -> RunConfig:
         """A validated copy with some settings changed.
@@ -446,16 +459,18 @@ class RunConfig:
         """The settings that the run's member of a family (net, rule or optimizer) reads."""
         return {name: self.__dict__[name] for name, home in self._layout.family.items() if home == family}
 
+    def unread(self, name: str) -> str:
+        """What is wrong with a setting that another net, rule or optimizer reads."""
+        family = known()[name].family
+        reads = ", ".join(map(key, self.settings_of(family))) or "none of them"
+        return f"{family} {getattr(self, family)} does not read {key(name)}: {USELESS} (it reads {reads})"
+
     def unused(self) -> Iterator[str]:
         """One problem for each setting that nothing in this run reads and that is not at its default."""
-        useless = "leave it out, because it would change nothing"
-        for name in self.stray:
-            family = known()[name].family
-            reads = ", ".join(map(key, self.settings_of(family))) or "none of them"
-            yield f"{family} {getattr(self, family)} does not read {key(name)}: {useless} (it reads {reads})"
+        yield from map(self.unread, self.stray)
         for name in ("milestones", "lr_factor"):
             if self.schedule != "step" and name in self.changed:
-                yield f"schedule {self.schedule} does not read {key(name)}: {useless} (schedule step reads it)"
+                yield f"schedule {self.schedule} does not read {key(name)}: {USELESS} (schedule step reads it)"
         if self.schedule == "step" and not self.milestones:
             yield "schedule step: expected the epochs of its steps, got none. Give --milestones."
 
