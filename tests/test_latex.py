@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faudit.latex import cell, escaped, table, tabular
+from faudit.latex import MATH, TEXT, cell, escaped, table, tabular
 from tests.support.latex import check, compiled, printed
 
 TEXTS = st.text(alphabet="ab-_ %&#$^~\\{}[]*<>|Γρλ×±≥≤∠‖hL0.9–…\u00a0é", max_size=30)
@@ -98,6 +98,14 @@ def test_the_checker_refuses_broken_latex(text: str) -> None:
 def test_a_table_compiles(tmp_path: Path) -> None:
     text = table(["run", "Γ, ‖h_L‖"], [["[a_1 50% & $ # ^ ~ \\ {} <>| é 中", "1e-5"]], "Γ ≥ 1 ± 2 × ∠ √ ½ ²", "t")
     log = compiled(text, tmp_path)
+    if log is None:
+        pytest.skip("neither pdflatex nor tectonic is installed")
+    assert log == ""
+
+
+def test_every_character_compiles_with_the_default_fonts(tmp_path: Path) -> None:
+    characters = [*map(chr, range(0x20, 0x180)), *TEXT, *MATH, "中", "\u0301"]
+    log = compiled("\n\n".join(map(escaped, characters)), tmp_path)
     if log is None:
         pytest.skip("neither pdflatex nor tectonic is installed")
     assert log == ""

@@ -27,7 +27,8 @@ MATH = {
 }  # fmt: skip
 NORM = re.compile(r"‖([A-Za-z])_([A-Za-z0-9])‖")  # ‖h_L‖, the one formula that the tables contain
 NUMBER = re.compile(r"([+\-−]?)(\d[\d,]*\.?\d*|\.\d+)(?:e([+\-−]?)0*(\d+))?([×%]?)")
-LATIN = range(0xA1, 0x180)  # letters with accents, which LaTeX reads as UTF-8
+# Letters with accents, which LaTeX reads as UTF-8; the default encoding OT1 lacks some of them.
+LATIN = frozenset(map(chr, range(0xA1, 0x180))) - set("«»ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ\u00ad")
 DASHES = re.compile("[-–—](?=[-–—])")
 NO_LABEL = re.compile(r"[^A-Za-z0-9:.-]+")
 
@@ -58,7 +59,7 @@ def one(character: str) -> tuple[bool, str]:
         return True, MATH[character]
     if character in TEXT:
         return False, TEXT[character]
-    if " " <= character <= "~" or ord(character) in LATIN:
+    if " " <= character <= "~" or character in LATIN:
         return False, character
     return False, f"[U+{ord(character):04X}]"
 
