@@ -173,5 +173,7 @@ def test_the_command_prints_text_markdown_latex_and_json(store: Path, capsys: py
     text, page, tex = said(), said("--markdown"), said("--latex")
     assert text.splitlines()[0].split()[:4] == ["n", "A", "B", "B"] and "cannot give a p below 0.25" in text
     assert page.startswith("|  | n | A | B |") and "| test_acc | 3 |" in page
-    assert r"\begin{tabular}{lrrrrrrrr}" in tex and r"test\_acc & $3$ &" in tex and "±" not in tex.split("begin")[1]
+    assert (
+        r"\begin{tabular}{@{}lrrrrrrrr@{}}" in tex and r"test\_acc & $3$ &" in tex and "±" not in tex.split("begin")[1]
+    )
     assert main([*words, "--json", "--latex"]) == 2

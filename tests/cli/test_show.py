@@ -164,8 +164,10 @@ def test_imported_and_copied_runs_are_listed_under_names_that_show_accepts(
 
 def test_tables_of_runs_in_latex(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "--runs", str(store), "--group", "--latex")
-    assert text.count(r" \\") == 6 and r"$\pm$" in text and r"\begin{tabular}{lllrrrrrl}" in text
-    assert r"resmlp-bp-digits-s1" in said(capsys, "--runs", str(store), "--latex")
+    assert text.count(r" \\") == 6 and r"$\pm$" in text and r"\begin{tabular}{@{}lllrrrrrl@{}}" in text
+    runs = said(capsys, "--runs", str(store), "--latex", "--where", "rule=dfa", "--where", "status=done")
+    assert "% all: net resmlp, data digits, status done, epoch 2/2\n" in runs, "what all rows share is told once"
+    assert "rule & seed & test acc & growth & " in runs and runs.count("no-terminal-norm penalty=0.01") == 3
     assert main(["show", "--runs", str(store), "--latex", "--json"]) == 2
 
 
