@@ -234,7 +234,8 @@ def without_weights(
     usable = [name for name, version in wanted.items() if kept.versions.get(name) == version]
     remarks = [problem.removesuffix(" It is measured again.")] if problem else []
     if run.status == Status.DONE and len(usable) < len(wanted):
-        remarks.append(f"{run.checkpoint} is missing: what only the weights can tell is not measured")
+        lost = "an imported run has no weights" if run.is_imported else f"{run.checkpoint} is missing"
+        remarks.append(f"{lost}: what only the weights can tell is not measured")
     if kept.known is None:
         from faudit.audit.measure import facts_of
 

@@ -17,7 +17,7 @@ from faudit.errors import StoreError
 from faudit.report.series import Columns, columns, rounded_all
 from faudit.rules import RULES
 from faudit.store.rows import Row, growth
-from faudit.store.run import ENDED, Run
+from faudit.store.run import ENDED, IMPORTED, Run
 from faudit.store.summary import summary
 
 NOT_AUDITED, UNFINISHED, DAMAGED = "not audited", "unfinished", "damaged"
@@ -51,7 +51,7 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
     else:
         try:
             audited = audit_kept(run, protocol, control=control)
-            word, sentence = audited.verdict.verdict, reason_of(audited.verdict, run.name)
+            word, sentence = audited.verdict.verdict, reason_of(audited.verdict, run)
             told = " ".join(audited.remarks)
         except StoreError as error:
             word, sentence = NOT_AUDITED, f"{error}. Run `faudit audit {run.name}`."
@@ -64,9 +64,9 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "seed": config.seed,
         "rule": config.rule,
         "status": status.value,
-        "imported": run.name.startswith("imported-"),
+        "imported": run.is_imported,
         "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
-        "environment": environment,
+        "environment": {name: source_of(value) if name == IMPORTED else value for name, value in environment.items()},
         "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id")},
         "command": command(config, runs="runs") if config.rule in RULES else "",
         "last": numbers,
@@ -133,7 +133,12 @@ def null_of(row: Row) -> dict[str, Any]:
     }
 
 
-def reason_of(verdict: Verdict, name: str) -> str:
+def source_of(origin: Any) -> Any:
+    """Where an imported run comes from, without the entries of its file, which are its rows."""
+    return {key: origin[key] for key in ("file", "log", "sha256") if key in origin} if type(origin) is dict else origin
+
+
+def reason_of(verdict: Verdict, run: Run) -> str:
     """The reason of a verdict in one plain sentence."""
     if verdict.verdict == TRUSTWORTHY:
         passed = sum(finding.status == PASSED for finding in verdict.findings)
@@ -147,8 +152,10 @@ def reason_of(verdict: Verdict, name: str) -> str:
     unmeasured = [finding for finding in found if finding.status == NOT_MEASURED]
     if len(unmeasured) > 1:
         names = ", ".join(finding.check for finding in unmeasured)
-        count = f"{len(unmeasured)} of {len(verdict.findings)} checks"
-        return f"{count} were not measured ({names}): run `faudit audit {name}`."
+        count = f"{len(unmeasured)} of {len(verdict.findings)} checks were not measured ({names})"
+        if run.is_imported:
+            return f"{count}: the run was imported without its weights."
+        return f"{count}: run `faudit audit {run.name}`."
     return sentence_of(found[0], len(found) - 1, "also open")
 
 
