@@ -518,8 +518,11 @@ def listing(problems: list[str], *, where: str = "") -> str:
 
 def identity(config: RunConfig) -> tuple[Any, ...]:
     """What all runs of one method share: all settings except ``BESIDES``, and the source of own members."""
-    settings = ((name, value) for name, value in (config.settings | config.stray).items() if name not in BESIDES)
-    return (*settings, *config.own.items())
+    known: tuple[Any, ...] | None = config.__dict__.get("_identity")
+    if known is None:  # a live page asks once a second for every run of a store
+        settings = ((name, value) for name, value in (config.settings | config.stray).items() if name not in BESIDES)
+        known = config.__dict__["_identity"] = (*settings, *config.own.items())
+    return known
 
 
 def slug(member: str) -> str:

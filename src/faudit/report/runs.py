@@ -24,7 +24,7 @@ NOT_AUDITED, UNFINISHED, DAMAGED = "not audited", "unfinished", "damaged"
 OPEN = (NOT_MEASURED, UNDECIDED, INVALID)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # an object of its own: a page that was read again is another one
 class Page:
     """One run on the page. ``verdict`` is None if the run cannot be judged; ``document`` says why."""
 

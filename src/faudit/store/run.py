@@ -325,7 +325,7 @@ def runs_in(store: Path | str) -> list[Run]:
     with refusals(store):
         if store.is_dir():
             found = map(Run, sorted(store.iterdir()))
-            return [run for run in found if (run.path / "config.json").exists() or run.rows_file.exists()]
+            return [run for run in found if run._has("config.json") or run._has("rows.jsonl")]
     raise no_store(store)
 
 
