@@ -24,6 +24,7 @@ from faudit.errors import ConfigError
 from faudit.experiment import prepare, threads
 from faudit.rules import RULES
 from faudit.store.environment import environment
+from faudit.store.progress import counted
 from faudit.train import one_epoch
 
 BATCH = 128
@@ -72,7 +73,7 @@ def one_net(name: str, rules: Sequence[str], *, repeats: int, steps: int, thread
     for warm in work.values():
         warm()
     times: dict[str, list[float]] = {rule: [] for rule in work}
-    for _ in range(repeats):
+    for _ in counted(range(repeats), lambda place: f"{name}, round {place + 1}"):
         for rule, run in work.items():
             times[rule].append(seconds(run) / steps)
     return {rule: compared(times[rule], times[REFERENCE]) for rule in work}

@@ -19,10 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from faudit.bench.train import seconds
+from faudit.bench.train import named, seconds
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
 from faudit.store.environment import environment
+from faudit.store.progress import counted
 from faudit.store.run import Run
 from faudit.train import fit, stream
 
@@ -80,7 +81,7 @@ def measured(
         for _ in range(epochs):
             next(rows)
 
-    for pair in range(repeats):
+    for pair in counted(range(repeats), named):
         for kind in ("alone", "served") if pair % 2 == 0 else ("served", "alone"):
             send(processes, signal.SIGSTOP if kind == "alone" else signal.SIGCONT)
             times[kind].append(seconds(some))

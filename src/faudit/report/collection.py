@@ -28,6 +28,7 @@ from faudit.report.runs import DAMAGED, Page, read
 from faudit.report.series import DIGITS, Columns
 from faudit.report.template import template
 from faudit.store.index import FILES, Overview, copies, copy_of, sign
+from faudit.store.progress import counted
 from faudit.store.rows import ENTRIES
 from faudit.store.run import ENDED, Run, runs_in
 
@@ -68,9 +69,8 @@ class Collection:
         twice = copies({str(runs[name].path): config.run_id for name, config in configs.items() if config})
         known = {name: config for name, config in configs.items() if config and str(runs[name].path) not in twice}
         index = ControlIndex.of((runs[name], config) for name, config in known.items())
-        fresh = {
-            name: self._page(run, known.get(name), index) for name, run in runs.items() if str(run.path) not in twice
-        }
+        shown = {name: run for name, run in runs.items() if str(run.path) not in twice}
+        fresh = {name: self._page(shown[name], known.get(name), index) for name in counted(shown)}
         self._read = {name: kept for name, kept in self._read.items() if name in fresh}
         chosen = {name: page for name, page in fresh.items() if page.config is None or self.chosen(dict(page.overview))}
         for name in self.pages.keys() | chosen.keys():

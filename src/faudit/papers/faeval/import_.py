@@ -15,6 +15,7 @@ from faudit.papers.document import ADVICE, Field, read_document, strict
 from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE, TEST_SETS
 from faudit.papers.faeval.recipe import recipe
 from faudit.store.files import refusals, write_whole
+from faudit.store.progress import counted
 from faudit.store.rows import Row, overflow, to_line
 from faudit.store.run import ENDED, IMPORTED, Run
 from faudit.store.summary import summary
@@ -24,7 +25,7 @@ def import_files(paths: Iterable[Path], runs: Path) -> tuple[list[Run], list[str
     """Import the files. Returns the runs, and one error message for each file that was refused."""
     imported: list[Run] = []
     refused = []
-    for path in paths:
+    for path in counted(list(paths), lambda path: path.name):
         try:
             imported += import_file(path, runs)
         except FauditError as error:
