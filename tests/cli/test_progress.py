@@ -13,7 +13,7 @@ import pytest
 from faudit.cli import progress
 from faudit.cli.main import main
 from faudit.papers.faeval.import_ import import_files
-from faudit.store.progress import telling
+from faudit.store.counts import telling
 from tests.support.fabricate import write
 from tests.support.runs import TINY
 

@@ -16,8 +16,8 @@ from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.experiment import Experiment, threads
 from faudit.probes import PROBES
+from faudit.store.counts import counted
 from faudit.store.environment import environment
-from faudit.store.progress import counted
 from faudit.train import one_epoch, read
 
 

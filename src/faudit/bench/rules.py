@@ -23,8 +23,8 @@ from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
 from faudit.experiment import prepare, threads
 from faudit.rules import RULES
+from faudit.store.counts import counted
 from faudit.store.environment import environment
-from faudit.store.progress import counted
 from faudit.train import one_epoch
 
 BATCH = 128

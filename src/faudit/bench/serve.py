@@ -22,8 +22,8 @@ from typing import Any
 from faudit.bench.train import named, seconds
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
+from faudit.store.counts import counted
 from faudit.store.environment import environment
-from faudit.store.progress import counted
 from faudit.store.run import Run
 from faudit.train import fit, stream
 

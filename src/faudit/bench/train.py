@@ -24,8 +24,8 @@ from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
 from faudit.experiment import Experiment, prepare, threads
+from faudit.store.counts import counted
 from faudit.store.environment import environment
-from faudit.store.progress import counted
 from faudit.train import measure, one_epoch
 
 RULES_TIMED = ("bp", "dfa")

@@ -20,8 +20,8 @@ from faudit.bench.train import checkout_module, experiment, noise, ratio, second
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.experiment import threads
+from faudit.store.counts import counted
 from faudit.store.environment import environment
-from faudit.store.progress import counted
 from faudit.train import one_epoch
 from faudit.watch.loop import watch
 

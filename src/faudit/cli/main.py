@@ -37,7 +37,7 @@ from faudit.cli.output import Unwritten, complain, prepare_streams, silence_stdo
 from faudit.cli.progress import SLOW, counting
 from faudit.errors import OUT_OF_MEMORY, ConfigError, FauditError, is_out_of_memory
 from faudit.registry import unknown
-from faudit.store.progress import telling
+from faudit.store.counts import telling
 
 COMMANDS: dict[str, ModuleType] = {
     "train": train,

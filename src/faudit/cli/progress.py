@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from faudit.store.progress import Tell, telling
+from faudit.store.counts import Tell, telling
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -77,8 +77,8 @@ def collection(args: argparse.Namespace) -> Collection:
 def measure(runs: Path, asked: Protocol, *, chosen: Callable[[Any], bool], data_dir: Path | None) -> None:
     """Audit every selected run that has ended, so that the page can show its verdict."""
     from faudit.audit.audit import ControlIndex, audit
+    from faudit.store.counts import counted
     from faudit.store.index import entries
-    from faudit.store.progress import counted
     from faudit.store.run import ENDED, Run
 
     found, _ = entries(runs)

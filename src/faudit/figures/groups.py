@@ -12,8 +12,8 @@ from faudit.config import all_keys
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import unknown
 from faudit.rules import RULES
+from faudit.store.counts import counted
 from faudit.store.index import Overview, entries
-from faudit.store.progress import counted
 from faudit.store.rows import Row
 from faudit.store.run import Run, Status
 from faudit.store.summary import overview

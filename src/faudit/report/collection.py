@@ -27,8 +27,8 @@ from faudit.report.methods import Kept, differing, methods_of
 from faudit.report.runs import DAMAGED, Page, read
 from faudit.report.series import DIGITS, Columns
 from faudit.report.template import template
+from faudit.store.counts import counted
 from faudit.store.index import FILES, Overview, copies, copy_of, sign
-from faudit.store.progress import counted
 from faudit.store.rows import ENTRIES
 from faudit.store.run import ENDED, Run, runs_in
 

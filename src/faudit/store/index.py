@@ -19,8 +19,8 @@ import orjson
 
 from faudit import __version__
 from faudit.errors import StoreError
+from faudit.store.counts import counted
 from faudit.store.files import refusals
-from faudit.store.progress import counted
 from faudit.store.run import ENDED, Run, no_store
 from faudit.store.summary import overview
 

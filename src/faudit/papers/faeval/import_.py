@@ -14,8 +14,8 @@ from faudit.errors import ConfigError, DataError, FauditError, StoreError
 from faudit.papers.document import ADVICE, Field, read_document, strict
 from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE, TEST_SETS
 from faudit.papers.faeval.recipe import recipe
+from faudit.store.counts import counted
 from faudit.store.files import refusals, write_whole
-from faudit.store.progress import counted
 from faudit.store.rows import Row, overflow, to_line
 from faudit.store.run import ENDED, IMPORTED, Run
 from faudit.store.summary import summary
