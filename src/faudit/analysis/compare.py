@@ -30,7 +30,7 @@ from faudit.latex import tabular
 from faudit.registry import some_of
 from faudit.stats import least_sign_flip_p, sign_flip_p, student_interval, student_p
 from faudit.store.index import Overview
-from faudit.store.quantity import Quantity, quantities
+from faudit.store.quantity import RANGES, Quantity, quantities
 from faudit.store.rows import ENTRIES, TIMINGS, Row
 from faudit.store.run import Run, Status
 from faudit.store.where import WITHIN_METHOD, named, told, varying
@@ -66,8 +66,9 @@ class Compared:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the mean difference; None for one pair."""
-        return student_interval(self.differences)
+        """Student's 95 % interval of the mean difference, cut to possible values; None for one pair or if it is all."""
+        least, most = RANGES.get(self.quantity.declared.unit, (-math.inf, math.inf))
+        return student_interval(self.differences, (least - most, most - least))
 
     @property
     def effect(self) -> float | None:

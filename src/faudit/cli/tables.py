@@ -196,7 +196,10 @@ def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], *, needed: Seq
         if room(kept, widths) > width:
             kept.remove(name)
     if SETTINGS in kept and room(kept, widths) > width:
-        kept.remove(SETTINGS)
+        kept = list(columns)  # the line below leaves room for more columns
+        for name in [name for name in reversed(columns) if name not in needed]:
+            if room(kept, widths) > width:
+                kept.remove(name)
         lines = plain(kept, [[row[heads.index(name)] for name in kept] for row in rows], left=LEFT)
         return "\n".join([next(lines), *(text for row in rows for text in below(next(lines), row[-1], width))])
     return listed(kept, [[row[heads.index(name)] for name in kept] for row in rows], left=LEFT)

@@ -25,6 +25,7 @@ EXAMPLES = (
 
 
 def add_flags(own: Parser) -> None:
+    own.usage = f"{own.prog} [FLAGS]"  # a list of all flags would fill the screen
     own.add_argument(
         "-h", "--help", action="store_true",
         help="show this message; with --net, --rule or --optimizer only the settings of that member",
