@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faudit.latex import cell, escaped, table, tabular
+from faudit.latex import CAPTION, MATH, TEXT, cell, escaped, line_of, table, tabular
 from tests.support.latex import check, compiled, printed
 
 TEXTS = st.text(alphabet="ab-_ %&#$^~\\{}[]*<>|Γρλ×±≥≤∠‖hL0.9–…\u00a0é", max_size=30)
@@ -59,19 +59,20 @@ def test_a_number_of_a_table_is_math(text: str, latex: str) -> None:
 def test_a_table_by_hand() -> None:
     text = table(["run", "Γ"], [["[a_1", "+0.3"], ["*b", "–"]], "All_runs.", "tab:x y", wide={"run": 0.5})
     assert text.splitlines() == [
-        r"\begin{table}[htbp]",
-        r"\centering\small",
-        r"\caption{All\_runs.}",
-        r"\label{tab:x-y}",
+        r"\noindent\begin{minipage}{\linewidth}",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+        r"\faudittable{All\_runs.}",
+        r"\label{tab:x-y}\par\smallskip",
         r"\begin{tabular}{@{}p{0.5\linewidth}r@{}}",
         r"\toprule",
-        r"run & $\Gamma$ \\",
+        r"\raggedright run & $\Gamma$ \tabularnewline",
         r"\midrule",
-        r"{}[a\_1 & $+0.3$ \\",
-        r"{}*b & -- \\",
+        r"\raggedright [a\_1 & $+0.3$ \tabularnewline",
+        r"\raggedright *b & -- \tabularnewline",
         r"\bottomrule",
         r"\end{tabular}",
-        r"\end{table}",
+        r"\end{minipage}",
+        r"\par\medskip",
     ]
     check(text)
 
@@ -97,7 +98,15 @@ def test_the_checker_refuses_broken_latex(text: str) -> None:
 
 def test_a_table_compiles(tmp_path: Path) -> None:
     text = table(["run", "Γ, ‖h_L‖"], [["[a_1 50% & $ # ^ ~ \\ {} <>| é 中", "1e-5"]], "Γ ≥ 1 ± 2 × ∠ √ ½ ²", "t")
-    log = compiled(text, tmp_path)
+    log = compiled(f"{CAPTION}\n{text}", tmp_path)
+    if log is None:
+        pytest.skip("neither pdflatex nor tectonic is installed")
+    assert log == ""
+
+
+def test_every_character_compiles_with_the_default_fonts(tmp_path: Path) -> None:
+    characters = [*map(chr, range(0x20, 0x180)), *TEXT, *MATH, "中", "\u0301"]
+    log = compiled("\n\n".join(map(escaped, characters)), tmp_path)
     if log is None:
         pytest.skip("neither pdflatex nor tectonic is installed")
     assert log == ""
@@ -108,11 +117,17 @@ def test_a_bare_table_has_its_caption_as_a_comment() -> None:
     assert text.splitlines() == [
         r"% needs \usepackage{booktabs,amsmath}",
         "% n = 3",
-        r"\begin{tabular}{lrr}",
+        r"{\footnotesize\setlength{\tabcolsep}{3pt}%",
+        r"\begin{tabular}{@{}lrr@{}}",
         r"\toprule",
         r"rule & $\|h_L\|$ & a \& b \\",
         r"\midrule",
         r"dfa\_x & $2.1 \times 10^{4}$ & $-$5 \% $\pm$ 1 \$ \\",
         r"\bottomrule",
         r"\end{tabular}",
+        "}",
     ]
+
+
+def test_a_line_that_starts_with_a_bracket_is_guarded() -> None:
+    assert line_of(["[a", "1"]) == r"{}[a & $1$ \\" and line_of(["*b"]) == r"{}*b \\"

@@ -41,6 +41,7 @@ else:
 TOML_LIMIT = 1 << 20  # bytes
 # Two runs of one method may differ in these settings: how long a run trained and how it was measured.
 BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "threads", "device")
+USELESS = "leave it out, because it would change nothing"
 UNREAD = object()  # in place of the default of a setting that a run does not read
 
 
@@ -271,7 +272,19 @@ class RunConfig:
             ) from None
         if MEMBERS in values:
             raise ConfigError(listing([unknown("setting", MEMBERS, all_keys())], where=str(path)))
-        return cls.parse({**values, **(overrides or {})}, where=str(path))
+        return cls.asked({**values, **(overrides or {})}, where=str(path))
+
+    @classmethod
+    def asked(cls, values: Mapping[str, Any], *, where: str) -> RunConfig:
+        """A config from what a user typed: refuses every setting that the run does not read, at any value.
+
+        ``parse`` drops such a setting at its default, because files of older versions may hold it.
+        """
+        config = cls.parse(values, where=where)
+        unread = [attribute(name) for name in values if attribute(name) not in config.settings]
+        if unread:
+            raise ConfigError(listing([config.unread(name) for name in unread], where=where))
+        return config
 
     def with_(self, **changes: Any) -> RunConfig:
         """A validated copy with some settings changed.
@@ -335,16 +348,18 @@ class RunConfig:
         """The settings that the run's member of a family (net, rule or optimizer) reads."""
         return {name: self.__dict__[name] for name, home in self._layout.family.items() if home == family}
 
+    def unread(self, name: str) -> str:
+        """What is wrong with a setting that another net, rule or optimizer reads."""
+        family = known()[name].family
+        reads = ", ".join(map(key, self.settings_of(family))) or "none of them"
+        return f"{family} {getattr(self, family)} does not read {key(name)}: {USELESS} (it reads {reads})"
+
     def unused(self) -> Iterator[str]:
         """One problem for each setting that nothing in this run reads and that is not at its default."""
-        useless = "leave it out, because it would change nothing"
-        for name in self.stray:
-            family = known()[name].family
-            reads = ", ".join(map(key, self.settings_of(family))) or "none of them"
-            yield f"{family} {getattr(self, family)} does not read {key(name)}: {useless} (it reads {reads})"
+        yield from map(self.unread, self.stray)
         for name in ("milestones", "lr_factor"):
             if self.schedule != "step" and name in self.changed:
-                yield f"schedule {self.schedule} does not read {key(name)}: {useless} (schedule step reads it)"
+                yield f"schedule {self.schedule} does not read {key(name)}: {USELESS} (schedule step reads it)"
         if self.schedule == "step" and not self.milestones:
             yield "schedule step: expected the epochs of its steps, got none. Give --milestones."
 
@@ -371,8 +386,11 @@ def listing(problems: list[str], *, where: str = "") -> str:
 
 def identity(config: RunConfig) -> tuple[Any, ...]:
     """What all runs of one method share: all settings except ``BESIDES``, and the source of own members."""
-    settings = ((name, value) for name, value in (config.settings | config.stray).items() if name not in BESIDES)
-    return (*settings, *config.own.items())
+    known: tuple[Any, ...] | None = config.__dict__.get("_identity")
+    if known is None:  # a live page asks once a second for every run of a store
+        settings = ((name, value) for name, value in (config.settings | config.stray).items() if name not in BESIDES)
+        known = config.__dict__["_identity"] = (*settings, *config.own.items())
+    return known
 
 
 def must_be_current(config: RunConfig) -> None:

@@ -7,7 +7,7 @@ signs become math. A character that pdfLaTeX cannot print is written as its code
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 TEXT = {
@@ -27,7 +27,8 @@ MATH = {
 }  # fmt: skip
 NORM = re.compile(r"‖([A-Za-z])_([A-Za-z0-9])‖")  # ‖h_L‖, the one formula that the tables contain
 NUMBER = re.compile(r"([+\-−]?)(\d[\d,]*\.?\d*|\.\d+)(?:e([+\-−]?)0*(\d+))?([×%]?)")
-LATIN = range(0xA1, 0x180)  # letters with accents, which LaTeX reads as UTF-8
+# Letters with accents, which LaTeX reads as UTF-8; the default encoding OT1 lacks some of them.
+LATIN = frozenset(map(chr, range(0xA1, 0x180))) - set("«»ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ\u00ad")
 DASHES = re.compile("[-–—](?=[-–—])")
 NO_LABEL = re.compile(r"[^A-Za-z0-9:.-]+")
 
@@ -58,7 +59,7 @@ def one(character: str) -> tuple[bool, str]:
         return True, MATH[character]
     if character in TEXT:
         return False, TEXT[character]
-    if " " <= character <= "~" or ord(character) in LATIN:
+    if " " <= character <= "~" or character in LATIN:
         return False, character
     return False, f"[U+{ord(character):04X}]"
 
@@ -74,15 +75,33 @@ def cell(text: str) -> str:
     return f"${sign.replace('−', '-')}{digits.replace(',', '{,}')}{power}{end}$"
 
 
-def tabular(lines: Sequence[Sequence[str]], *, columns: str = "", caption: str = "") -> str:
+def tabular(
+    lines: Sequence[Sequence[str]], *, columns: str = "", caption: str = "", wide: Mapping[str, float] | None = None
+) -> str:
     """A bare ``tabular``, the first line its header; by default the first column is aligned left, the others right.
 
-    The caption is a comment, so that the table fits into any float of the caller's.
+    The caption is a comment, so that the table fits into any float of the caller's. ``wide`` is as in ``table``.
     """
-    head, *rest = map(line_of, lines)
     notes = [f"% {line}" for line in ["needs \\usepackage{booktabs,amsmath}", *caption.splitlines()]]
-    opened = rf"\begin{{tabular}}{{{columns or 'l' + 'r' * (len(lines[0]) - 1)}}}"
-    return "\n".join([*notes, opened, r"\toprule", head, r"\midrule", *rest, r"\bottomrule", r"\end{tabular}"])
+    letters = columns or "l" + "r" * (len(lines[0]) - 1)
+    return "\n".join([*notes, r"{\footnotesize\setlength{\tabcolsep}{3pt}%", *body(lines, letters, wide or {}), "}"])
+
+
+def body(lines: Sequence[Sequence[str]], columns: Sequence[str], wide: Mapping[str, float]) -> list[str]:
+    """The lines of a ``tabular``: its header and rows. A column in ``wide`` is wrapped, with its share of the line."""
+    head = lines[0]
+    spec = "".join(
+        rf"p{{{wide[name]:g}\linewidth}}" if name in wide else column
+        for name, column in zip(head, columns, strict=True)
+    )
+    ragged = {place for place, name in enumerate(head) if name in wide}
+    first, *rest = (line_of(line, ragged) for line in lines)
+    opened = rf"\begin{{tabular}}{{@{{}}{spec}@{{}}}}"
+    return [opened, r"\toprule", first, r"\midrule", *rest, r"\bottomrule", r"\end{tabular}"]
+
+
+# The numbered caption of a table that stays where it is. LaTeX itself has captions for floats alone.
+CAPTION = r"\makeatletter\providecommand{\faudittable}[1]{\def\@captype{table}\caption{#1}}\makeatother"
 
 
 def table(
@@ -93,32 +112,24 @@ def table(
     *,
     wide: Mapping[str, float] | None = None,
 ) -> str:
-    r"""A ``table`` with a caption and a label, as ``booktabs`` sets it. Header, cells and caption are plain text.
+    r"""A table with a caption and a label that stays in its place, as ``booktabs`` sets it; it needs ``CAPTION``.
 
-    A column of numbers is aligned right. ``wide`` gives columns of long text their share of the line; they are wrapped.
+    Header, cells and caption are plain text. A column of numbers is aligned right. ``wide`` gives columns of long text
+    their share of the line; they are wrapped.
     """
     lines = [[str(text) for text in row] for row in rows]
     if any(len(line) != len(header) for line in lines):
         raise ValueError(f"a table of {len(header)} columns: expected as many cells in each row")
-    wrapped = wide or {}
-    columns = "".join(
-        rf"p{{{wrapped[name]:g}\linewidth}}" if name in wrapped else aligned([line[place] for line in lines])
-        for place, name in enumerate(header)
-    )
+    columns = [aligned([line[place] for line in lines]) for place in range(len(header))]
     return "\n".join(
         [
-            r"\begin{table}[htbp]",
-            r"\centering\small",
-            rf"\caption{{{escaped(caption)}}}",
-            rf"\label{{{NO_LABEL.sub('-', label)}}}",
-            rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
-            r"\toprule",
-            line_of(header),
-            r"\midrule",
-            *map(line_of, lines),
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
+            r"\noindent\begin{minipage}{\linewidth}",
+            r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+            rf"\faudittable{{{escaped(caption)}}}",
+            rf"\label{{{NO_LABEL.sub('-', label)}}}\par\smallskip",
+            *body([header, *lines], columns, wide or {}),
+            r"\end{minipage}",
+            r"\par\medskip",
         ]
     )
 
@@ -129,8 +140,9 @@ def aligned(cells: Sequence[str]) -> str:
     return "r" if known and all(map(NUMBER.fullmatch, known)) else "l"
 
 
-def line_of(cells: Sequence[str]) -> str:
-    """One line of a table."""
-    text = " & ".join(map(cell, cells))
-    guard = "{}" if text[:1] in ("[", "*") else ""  # after the \\ of the line before, these would be its argument
-    return rf"{guard}{text} \\"
+def line_of(cells: Sequence[str], ragged: Collection[int] = ()) -> str:
+    r"""One line of a table. The cells at ``ragged`` are wrapped; in them ``\\`` would end a line of the cell."""
+    texts = [rf"\raggedright {cell(text)}" if place in ragged else cell(text) for place, text in enumerate(cells)]
+    guard = "{}" if texts[0][:1] in ("[", "*") else ""  # after the \\ of the line before, these would be its argument
+    end = r"\tabularnewline" if ragged else r"\\"
+    return f"{guard}{' & '.join(texts)} {end}"

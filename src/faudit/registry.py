@@ -308,7 +308,8 @@ def _parsed(path: str, modified: int) -> ast.Module:
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:
     """The message for an unknown name, with the closest valid name and all valid names."""
     names = list(valid)
-    return f"unknown {what} {str(name)!r}{nearest(name, names)}. Valid: {some_of(names)}"
+    near = nearest(name, names) or "."
+    return f"unknown {what} {str(name)!r}{near} Valid: {some_of(names)}"
 
 
 def some_of(names: Sequence[str]) -> str:

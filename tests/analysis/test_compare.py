@@ -45,6 +45,9 @@ def test_two_pairs_by_hand() -> None:
     one = compared([0.1, 0.3])
     assert one.t == pytest.approx(2.0) and one.p_t == pytest.approx(1 - 2 / math.pi * math.atan(2.0))
     assert one.p_exact == 0.5
+    assert one.interval is None, "Student's interval, −1.07 to 1.47, holds every difference of two accuracies"
+    close = compared([0.5, 0.6])
+    assert close.interval == (pytest.approx(0.55 - 12.7062 * 0.05, abs=1e-4), 1.0), "no accuracies differ by more"
 
 
 def test_one_pair_has_a_difference_and_no_test() -> None:
@@ -173,5 +176,7 @@ def test_the_command_prints_text_markdown_latex_and_json(store: Path, capsys: py
     text, page, tex = said(), said("--markdown"), said("--latex")
     assert text.splitlines()[0].split()[:4] == ["n", "A", "B", "B"] and "cannot give a p below 0.25" in text
     assert page.startswith("|  | n | A | B |") and "| test_acc | 3 |" in page
-    assert r"\begin{tabular}{lrrrrrrrr}" in tex and r"test\_acc & $3$ &" in tex and "±" not in tex.split("begin")[1]
+    assert (
+        r"\begin{tabular}{@{}lrrrrrrrr@{}}" in tex and r"test\_acc & $3$ &" in tex and "±" not in tex.split("begin")[1]
+    )
     assert main([*words, "--json", "--latex"]) == 2

@@ -97,7 +97,7 @@ def test_any_text_survives_in_both_forms() -> None:
         Grid([odd], [[odd]], odd),
     ]
     check(as_latex(parts))
-    assert r"\item {}[a\_b" in as_latex(parts) and "f" * 16 + r"\allowbreak " in as_latex(parts)
+    assert r"\item {}[a\_b" in as_latex(parts) and "f" * 8 + r"\allowbreak " in as_latex(parts)
     assert r"50% & $x \| [#1]" in as_markdown(parts).splitlines()[-1]
 
 

@@ -50,9 +50,8 @@ def test_the_interval_by_hand() -> None:
     found = Paired().find(asked(bits(100, [0, 1, 2]), bits(100, [1, 2, 3, 4, 5, 6, 7, 8])))
     spread = 1.96 * sqrt((7 + 1) / (3.5 * 8.5))
     assert found.value == pytest.approx(1 - 3.5 / 8.5)
-    assert (found.low, found.high) == (
-        pytest.approx(1 - 3.5 / 8.5 * exp(spread)), pytest.approx(1 - 3.5 / 8.5 * exp(-spread)),
-    )  # fmt: skip
+    assert found.low == pytest.approx(1 - 3.5 / 8.5 * exp(spread))
+    assert found.high == pytest.approx(1 - 3.5 / 8.5 * exp(-spread))
     assert found.status == PASSED and "not kept" not in found.reason
 
 

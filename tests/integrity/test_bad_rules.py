@@ -42,6 +42,8 @@ def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str
         (["--rule", "pepita", "--net", "vit"], "cannot train net vit: PEPITA is defined for vectors"),
         (["--rule", "ep", "--net", "cnn", "--energy", "layered"], "cannot train net cnn: the layered energy needs"),
         (["--rule", "dfa", "--beta", "0.7"], "rule dfa does not read beta: leave it out"),
+        (["--rule", "dfa", "--beta", "0.5"], "rule dfa does not read beta: leave it out"),  # the default of ep
+        (["--net", "resmlp", "--patch", "4"], "net resmlp does not read patch: leave it out"),
         (["--rule", "bp", "--mirror-lr", "0.5"], "rule bp does not read mirror-lr: leave it out"),
         (["--rule", "ep", "--beta", "0"], "beta: expected a finite number > 0, got '0'"),
         (["--net", "mlp", "--batch-norm", "--batch-size", "1"], "expected at least 2 samples in every batch for the"),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from faudit.papers.claim import Part, agrees, interval
+from faudit.papers.claim import WITHIN, Part, agrees, interval
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,15 @@ def test_the_interval_is_students() -> None:
     assert [middle, low, high] == pytest.approx([0.2, 0.2 - half, 0.2 + half])
     assert list(interval([10.0, 1000.0], "norm")) == pytest.approx([100.0, 10.0, 1000.0])
     assert interval([0.5], "accuracy") == (0.5, None, None)
+
+
+def test_an_interval_of_two_seeds_stays_within_what_is_possible() -> None:
+    """Student's interval of .95 and .99 is .97 ± .254."""
+    assert interval([0.95, 0.99], "accuracy", WITHIN["accuracy"]) == (
+        pytest.approx(0.97),
+        pytest.approx(0.7159, abs=1e-4),
+        1.0,
+    )
+    assert interval([0.1, 0.9], "accuracy", WITHIN["accuracy"]) == (pytest.approx(0.5), None, None), (
+        "it would hold everything"
+    )

@@ -20,6 +20,7 @@ from faudit.config import RunConfig
 from faudit.errors import ConfigError
 from faudit.report.runs import deep_mean, null_of
 from faudit.report.series import columns, rounded
+from faudit.report.template import null
 from faudit.rules import RULES
 from faudit.store.audits import FILE
 from faudit.store.rows import Row, to_line
@@ -210,6 +211,25 @@ def test_the_claims_of_a_paper_whose_runs_are_there_are_on_the_page(tmp_path: Pa
     (paper,) = look(tmp_path).document["claims"]
     assert paper["paper"] == "faeval" and paper["rehearsal"] == "digits, 3 epochs"
     assert len(paper["rows"]) == len(PAPERS["faeval"].claims) == sum(paper["counts"].values())
+    words = [row["verdict"] for row in paper["rows"]]
+    assert set(words) == {"rehearsed", "not run"}, "a rehearsal neither reproduces a claim nor deviates from it"
+    assert paper["counts"] == {"rehearsed": words.count("rehearsed"), "not run": words.count("not run")}
+
+
+def test_the_claims_of_full_runs_have_verdicts(tmp_path: Path) -> None:
+    from faudit.papers import PAPERS
+
+    fabricate.all_runs(PAPERS["faeval"].plan(), tmp_path, ["student bp", "student dfa"])
+    (paper,) = look(tmp_path).document["claims"]
+    assert paper["rehearsal"] == "" and "rehearsed" not in paper["counts"]
+    assert {row["verdict"].split(" (")[0] for row in paper["rows"]} - {"not run"}
+
+
+def test_no_two_methods_look_alike(tmp_path: Path) -> None:
+    for changes in ({}, {"no_terminal_norm": True}, {"lr": 0.01}, {"lr": 0.02}, {"lr": 0.03}):
+        fabricate.write(RunConfig(rule="dfa", epochs=2, **changes), tmp_path)
+    methods = look(tmp_path).document["methods"]
+    assert len({(one["colour"], tuple(one["dash"])) for one in methods}) == len(methods) == 5
 
 
 def test_the_template_tells_what_a_paper_should_print(audited_store: Path) -> None:
@@ -223,3 +243,8 @@ def test_the_template_tells_what_a_paper_should_print(audited_store: Path) -> No
     ):
         assert words in text
     assert protocol(DEFAULT).name in text
+
+
+def test_the_template_tells_a_rule_without_feedback_from_a_null_that_was_not_measured() -> None:
+    assert null({"mean": None, "std": None, "none": True}) == "the rule has no feedback to draw"
+    assert null({"mean": None, "std": None, "none": False}) == "not measured"

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from faudit.latex import CAPTION
+
 TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.)|[{}$&#%^_~]|[^\\{}$&#%^_~]", re.DOTALL)
 PRINTS = {
     "\\textbackslash": "\\", "\\{": "{", "\\}": "}", "\\$": "$", "\\&": "&", "\\#": "#", "\\%": "%", "\\_": "_",
@@ -18,6 +20,7 @@ LAYOUT = {
     "\\section", "\\section*", "\\subsection", "\\subsection*", "\\paragraph", "\\caption", "\\label", "\\centering",
     "\\small", "\\footnotesize", "\\toprule", "\\midrule", "\\bottomrule", "\\textbf", "\\texttt", "\\item",
     "\\linewidth", "\\begin", "\\end", "\\appendix", "\\par", "\\raggedright", "\\allowbreak", "\\subsubsection",
+    "\\noindent", "\\setlength", "\\tabcolsep", "\\smallskip", "\\medskip", "\\faudittable", "\\tabularnewline",
 }  # fmt: skip
 WITHIN = re.compile(r"\\(begin|end)\{(\w+)\}")
 
@@ -52,7 +55,7 @@ def printed(latex: str) -> str:
 
 def check(document: str) -> None:
     """Refuse a page that pdfLaTeX would refuse: braces, math, environments, columns of tables, unknown commands."""
-    text = re.sub(r"(?<!\\)%.*", "", document)
+    text = re.sub(r"(?<!\\)%.*", "", document).replace(CAPTION, "")
     open_ones: list[str] = []
     depth = 0
     columns: int | None = None
@@ -68,7 +71,7 @@ def check(document: str) -> None:
             columns = None
         tokens = TOKEN.findall(line)
         assert tokens.count("$") % 2 == 0, f"math is left open: {line}"
-        if line.endswith("\\\\"):
+        if line.endswith(("\\\\", "\\tabularnewline")):
             assert columns is not None and tokens.count("&") == columns - 1, f"{columns} columns: {line}"
         else:
             assert "&" not in tokens, f"& outside of a table: {line}"
@@ -87,13 +90,17 @@ def check(document: str) -> None:
 
 
 def compiled(document: str, folder: Path) -> str | None:
-    """Compile a page with pdfLaTeX or tectonic; None if neither is installed, else the log of a failure or ''."""
+    """Compile a page with pdfLaTeX or tectonic; None if neither is installed, else the log of a failure or ''.
+
+    The line is that of NeurIPS and ICLR. A page on which something sticks out of it is a failure too.
+    """
     tool = shutil.which("pdflatex") or shutil.which("tectonic")
     if tool is None:
         return None
     whole = [
         r"\documentclass{article}",
         r"\usepackage{booktabs,amsmath}",
+        r"\setlength{\textwidth}{5.5in}\setlength{\textheight}{9in}",
         r"\begin{document}",
         document,
         r"\end{document}",
@@ -101,4 +108,5 @@ def compiled(document: str, folder: Path) -> str | None:
     (folder / "page.tex").write_text("\n".join(whole), encoding="utf-8")
     options = ["-interaction=nonstopmode", "-halt-on-error"] if tool.endswith("pdflatex") else []
     done = subprocess.run([tool, *options, "page.tex"], cwd=folder, capture_output=True, text=True, timeout=120)
-    return done.stdout[-2000:] if done.returncode else ""
+    sticks_out = [line for line in done.stdout.splitlines() if line.startswith("Overfull")]
+    return done.stdout[-2000:] if done.returncode else "\n".join(sticks_out)

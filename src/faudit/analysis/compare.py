@@ -27,9 +27,11 @@ from faudit.audit.utility import aligned, markdown
 from faudit.errors import ConfigError, StoreError
 from faudit.formats import html_table, probability
 from faudit.latex import tabular
+from faudit.registry import some_of
 from faudit.stats import least_sign_flip_p, sign_flip_p, student_interval, student_p
 from faudit.store.index import Overview
-from faudit.store.quantity import Quantity, quantities
+from faudit.store.quantity import RANGES, Quantity, quantities
+from faudit.store.rows import ENTRIES, TIMINGS, Row
 from faudit.store.run import Run, Status
 from faudit.store.where import WITHIN_METHOD, named, told, varying
 
@@ -64,8 +66,9 @@ class Compared:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the mean difference; None for one pair."""
-        return student_interval(self.differences)
+        """Student's 95 % interval of the mean difference, cut to possible values; None for one pair or if it is all."""
+        least, most = RANGES.get(self.quantity.declared.unit, (-math.inf, math.inf))
+        return student_interval(self.differences, (least - most, most - least))
 
     @property
     def effect(self) -> float | None:
@@ -227,7 +230,10 @@ def compare(
         if lost := [seed for seed in common if seed not in usable]:
             remarks.append(f"{quantity}: seed {told(lost)} has no finite value in both groups and is left out")
         if not usable:
-            raise ConfigError(f"{quantity}: expected a finite value in both runs of a pair, got none")
+            raise ConfigError(
+                f"{quantity}: expected a finite value in both runs of a pair, got none. Compare another entry; "
+                f"the rows have {some_of(measured(found))}."
+            )
         results.append(Compared(quantity, usable))
     differ = differences(*groups)
     for side, name in enumerate(names):
@@ -259,6 +265,18 @@ def checked(group: Runs, name: str, remarks: list[str]) -> list[Overview]:
             )
         by_seed[seed] = named(entry)
     return done
+
+
+def measured(rows: Sequence[Row]) -> list[str]:
+    """The entries with a number in every row."""
+    scalars = [name for name, one in ENTRIES.logged.items() if one.kind == "number" and name not in TIMINGS]
+    return [name for name in scalars if all(is_there(row.get(name)) for row in rows)]
+
+
+def is_there(value: Any) -> bool:
+    """Whether an entry has a finite number."""
+    values = value if isinstance(value, list) else [value]
+    return any(isinstance(one, float) and math.isfinite(one) for one in values)
 
 
 def differences(a: Sequence[Overview], b: Sequence[Overview]) -> dict[str, list[Any]]:

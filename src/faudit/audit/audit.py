@@ -9,6 +9,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,14 @@ def control_of(config: RunConfig) -> RunConfig:
     return config.with_(rule=control_name(config.rule), random_targets=False, train_last=0, **plain, **logged)
 
 
+Key = tuple[tuple[Any, ...], int, int]  # what identifies a control
+
+
 class ControlIndex:
     """The runs of a store by the settings that identify a control; each configuration is read once."""
 
     def __init__(self, store: Path) -> None:
-        self._found: dict[tuple[Any, ...], list[Run]] = {}
+        self._found: dict[Key, list[Run]] = {}
         for run in runs_in(store):
             with suppress(StoreError):  # a damaged run cannot be a control
                 self._add(run, run.config())
@@ -84,10 +88,8 @@ class ControlIndex:
 
     def candidates(self, config: RunConfig) -> list[Run]:
         """The runs with the settings of the matched control, finished or not."""
-        try:
-            return self._found.get(key(control_of(config)), [])
-        except ConfigError:  # a rule that has no control, or whose file is not here
-            return []
+        wanted = control_key(config)
+        return self._found.get(wanted, []) if wanted else []
 
     def control(self, config: RunConfig) -> Control | None:
         """The matched control. One is enough, because others of the same seed are copies of it with other logging."""
@@ -99,8 +101,17 @@ class ControlIndex:
         return None
 
 
-def key(config: RunConfig) -> tuple[Any, ...]:
-    return (*identity(config), config.seed, config.epochs)
+def key(config: RunConfig) -> Key:
+    return identity(config), config.seed, config.epochs
+
+
+@lru_cache(maxsize=10_000)
+def control_key(config: RunConfig) -> Key | None:
+    """The key of the matched control; None for a rule that has no control, or whose file is not here."""
+    try:
+        return key(control_of(config))
+    except ConfigError:
+        return None
 
 
 def audit(run: Run, protocol: Protocol, *, data_dir: Path | None, beside: ControlIndex | None = None) -> Audited:
@@ -235,7 +246,8 @@ def without_weights(
     usable = [name for name, version in wanted.items() if kept.versions.get(name) == version]
     remarks = [problem.removesuffix(" It is measured again.")] if problem else []
     if run.status == Status.DONE and len(usable) < len(wanted):
-        remarks.append(f"{run.checkpoint} is missing: what only the weights can tell is not measured")
+        lost = "an imported run has no weights" if run.is_imported else f"{run.checkpoint} is missing"
+        remarks.append(f"{lost}: what only the weights can tell is not measured")
     if kept.known is None:
         from faudit.audit.measure import facts_of
 

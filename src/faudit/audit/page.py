@@ -20,13 +20,14 @@ from faudit.audit.judge import Verdict as Judged
 from faudit.audit.method import Across, Method, methods
 from faudit.audit.protocol import Protocol
 from faudit.audit.sheet import Grid, Heading, Part, Points, Text, Verdict, as_markdown
-from faudit.audit.utility import sensitivity_table, utility_table
+from faudit.audit.utility import KEY, sensitivity_table, utility_table
 from faudit.config import key
 from faudit.formats import signed, size
 from faudit.store.environment import environment
 from faudit.store.rows import Row
 
 FINDINGS = ("check", "finding", "value", "threshold", "first fired at epoch", "what")
+WIDE = {"check": 0.12, "finding": 0.12, FINDINGS[4]: 0.09, "what": 0.38}  # shares of the line in LaTeX
 MADE_WITH = {"faudit": "faudit", "commit": "commit", "torch": "torch", "numpy": "numpy", "python": "Python",
              "system": "system", "cpu": "processor", "cores": "cores"}  # fmt: skip
 MEANINGS = (
@@ -65,12 +66,12 @@ def appendix(
                 Verdict(method.headline, f" over seeds {', '.join(map(str, method.seeds))}"),
                 Grid(head, rows, f"The checks of {method.name} over its seeds."),
             ]
-    for title, table in (
-        ("What each reporting strategy would have concluded", utility_table(utility_of) if utility_of else None),
-        ("Had a threshold stood elsewhere", sensitivity_table(sensitivity_of) if sensitivity_of else None),
-    ):
-        if table:
-            parts += [Heading(title), Grid(table[0], table[1:], f"{title}.")]
+    if utility_of:
+        title, (head, *rows) = "What each reporting strategy would have concluded", utility_table(utility_of)
+        parts += [Heading(title), Text(f"{KEY}."), Grid(head, rows, f"{title}.", keyed=True)]
+    if sensitivity_of:
+        title, (head, *rows) = "Had a threshold stood elsewhere", sensitivity_table(sensitivity_of)
+        parts += [Heading(title), Grid(head, rows, f"{title}.", wide={head[-1]: 0.6})]
     for one in audited:
         parts += [Heading(one.run.name), *findings_of(one.verdict, about=one.run.name)]
         parts += measured(one.case.last, about=one.run.name)
@@ -110,7 +111,7 @@ def protocol_parts(title: str, asked: Protocol) -> list[Part]:
         Text(thresholds(asked)),
         Text(MEANINGS),
         Grid(header, rows, f"The checks of the protocol {asked.name}.",
-             wide={"question": 0.33, "number": 0.3, "thresholds": 0.16}),
+             wide={"question": 0.31, "number": 0.29, "thresholds": 0.16}),
     ]  # fmt: skip
 
 
@@ -142,7 +143,7 @@ def findings_of(verdict: Judged, *, about: str) -> list[Part]:
     """A verdict with its reasons and a table of all findings."""
     rows = [cells(finding) for finding in verdict.findings]
     rows += [cells(finding, label=True) for finding in verdict.labels]
-    table = Grid(FINDINGS, rows, f"The findings on {about}.", wide={FINDINGS[4]: 0.09, "what": 0.38})
+    table = Grid(FINDINGS, rows, f"The findings on {about}.", wide=WIDE)
     return [Verdict(verdict.headline), Points(verdict.reasons), table]
 
 

@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from faudit.bench.train import experiment, noise, ratio, seconds
+from faudit.bench.train import experiment, named, noise, ratio, seconds
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.experiment import Experiment, threads
 from faudit.probes import PROBES
+from faudit.store.counts import counted
 from faudit.store.environment import environment
 from faudit.train import one_epoch, read
 
@@ -30,7 +31,7 @@ def audit_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
         trained = experiment("dfa", dataset, threads_used)
         one_epoch(trained, 1)
         every_probe(trained)  # warm up
-        for _ in range(repeats):
+        for _ in counted(range(repeats), named):
             epochs.append(seconds(partial(one_epoch, trained, 1)))
             parts = every_probe(trained)
             audits.append(sum(parts.values()))

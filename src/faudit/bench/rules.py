@@ -24,6 +24,7 @@ from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
 from faudit.experiment import Experiment, prepare, threads
 from faudit.rules import RULES
+from faudit.store.counts import counted
 from faudit.store.environment import environment
 from faudit.train import one_epoch
 
@@ -73,7 +74,7 @@ def one_net(name: str, rules: Sequence[str], *, repeats: int, steps: int, thread
     for warm in work.values():
         warm()
     times: dict[str, list[float]] = {rule: [] for rule in work}
-    for _ in range(repeats):
+    for _ in counted(range(repeats), lambda place: f"{name}, round {place + 1}"):
         for rule, run in work.items():
             times[rule].append(seconds(run) / steps)
     found = {rule: compared(times[rule], times[REFERENCE]) for rule in work}

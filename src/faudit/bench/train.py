@@ -24,6 +24,7 @@ from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
 from faudit.experiment import Experiment, prepare, threads
+from faudit.store.counts import counted
 from faudit.store.environment import environment
 from faudit.train import measure, one_epoch
 
@@ -53,7 +54,7 @@ def train_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
         }
         trainers = {"bp": plain.PlainBP(plain.PlainResMLP()), "dfa": plain.PlainDFA(plain.PlainResMLP())}
         times: dict[str, dict[str, list[float]]] = {rule: {name: [] for name in (*loaders, *OURS)} for rule in jobs}
-        for _ in range(repeats):
+        for _ in counted(range(repeats), named):
             for rule, ours in jobs.items():
                 for name, loader in loaders.items():
                     times[rule][name].append(seconds(partial(plain.epoch, trainers[rule], loader)))
@@ -108,6 +109,11 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 def experiment(rule: str, dataset: Dataset, threads_used: int) -> Experiment:
     return prepare(RunConfig(rule=rule, data="cifar10", threads=threads_used), dataset)
+
+
+def named(place: int) -> str:
+    """The name of a repeat in the count of those that are done."""
+    return f"repeat {place + 1}"
 
 
 def seconds(work: Callable[[], object]) -> float:

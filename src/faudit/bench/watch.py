@@ -20,6 +20,7 @@ from faudit.bench.train import checkout_module, experiment, noise, ratio, second
 from faudit.data import DATASETS
 from faudit.errors import ConfigError
 from faudit.experiment import threads
+from faudit.store.counts import counted
 from faudit.store.environment import environment
 from faudit.train import one_epoch
 from faudit.watch.loop import watch
@@ -58,7 +59,7 @@ def watch_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
         with watching as w:
             step()
             w.compare(*batch)
-            for epoch in range(1, repeats + 1):
+            for epoch in counted(range(1, repeats + 1), lambda epoch: f"repeat {epoch}"):
                 times["epoch"].append(seconds(partial(one_epoch, trained, 1)))
                 times["log"].append(seconds(partial(w.log, epoch)))
                 for _ in range(STEPS):

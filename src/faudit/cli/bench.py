@@ -25,6 +25,7 @@ EXAMPLES = (
 WHAT = (
     "train: an epoch against a plain PyTorch trainer; audit: an audit against an epoch; "
     "rules: a step of every rule against BP's; watch: a watched epoch and step against plain ones; "
+    "serve: training beside a live page with 20 clients against training alone; "
     "sweep: a sweep against single runs; "
     "protocol: verdicts on networks that are healthy or broken by construction"
 )
@@ -47,12 +48,12 @@ def add_flags(own: Parser) -> None:
         metavar="DIR",
         help="train, audit, watch: folder with CIFAR-10 (default: noise of the same shape)",
     )
-    own.add_argument("--threads", type=int, metavar="N", help="train, audit, watch, rules: CPU threads (default: 2)")
+    own.add_argument("--threads", type=int, metavar="N", help="all but sweep, protocol: CPU threads (default: 2)")
     own.add_argument(
         "--repeats",
         type=int,
         metavar="N",
-        help="train, audit, watch, rules: how often each is timed (default: 3; rules: 25)",
+        help="all but sweep, protocol: how often each is timed (default: 3; rules: 25; serve: 10)",
     )
     own.add_argument(
         "--rule", nargs="+", metavar="NAME", help="rules: time these rules and BP, your own too (default: every rule)"
@@ -93,6 +94,13 @@ def bench_watch(*, data_dir: Path | None, threads: int, repeats: int) -> Told:
     from faudit.bench.watch import lines, watch_speed
 
     result = watch_speed(data_dir=data_dir, threads_used=threads, repeats=repeats)
+    return result, lines(result)
+
+
+def bench_serve(*, threads: int, repeats: int) -> Told:
+    from faudit.bench.serve import lines, serve_speed
+
+    result = serve_speed(threads=threads, repeats=repeats)
     return result, lines(result)
 
 
@@ -160,6 +168,7 @@ BENCHES = {
     "train": Bench(bench_train, TIMED),
     "audit": Bench(bench_audit, TIMED),
     "watch": Bench(bench_watch, TIMED),
+    "serve": Bench(bench_serve, {"threads": 2, "repeats": 10}),
     "sweep": Bench(bench_sweep, {"jobs": None}),
     "protocol": Bench(bench_protocol, {"seeds": (21, 22, 23), "jobs": None, "out": Path("protocol")}),
     "rules": Bench(bench_rules, {"threads": 2, "repeats": 25, "out": None, "rule": ()}),

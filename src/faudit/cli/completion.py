@@ -7,6 +7,7 @@ parser itself, so it knows every flag. Names of rules, networks and datasets are
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from faudit.cli.flags import Parser
@@ -21,11 +22,12 @@ EXAMPLES = (
     "faudit completion fish > ~/.config/fish/completions/faudit.fish",
 )
 SHELLS = ("bash", "zsh", "fish")
-# Completes the names of the runs in the default store.
-RUNS = {
+# Completes the names of the runs in the default store: the functions, and what calls them.
+FUNCTIONS = {
     "bash": '_faudit_runs() { compgen -W "$(command ls runs 2>/dev/null)" -- "$1"; }',
-    "zsh": "_faudit_runs() { _files -W runs -/; }",
+    "zsh": '_faudit_runs() { compadd "$@" -- runs/*(N/:t); }',
 }
+RUNS = {"bash": "_faudit_runs", "zsh": "_faudit_runs", "fish": "(command ls runs 2>/dev/null)"}
 
 
 def add_flags(own: Parser) -> None:
@@ -46,14 +48,16 @@ def script(shell: str) -> str:
             "completion needs the package shtab, which is not installed. "
             "Install it with `pip install 'faudit[completion]'`."
         ) from None
-    from faudit.cli.main import parser
+    from faudit.cli.main import COMMANDS, parser
 
     top = parser()
-    for own in commands(top).values():
+    for name, own in commands(top).items():
+        own.description = COMMANDS[name].HELP  # shorter than the text of its help
         for action in own._actions:
             prepare(action, folders=shtab.DIRECTORY, files=shtab.FILE)
-    text: str = shtab.complete(top, shell=shell, preamble=RUNS)
-    return text
+    text: str = shtab.complete(top, shell=shell, preamble=FUNCTIONS)
+    # shtab's zsh script completes the first of several arguments alone; "*:" completes all of them.
+    return re.sub(r'^  "\(\*\)::?', '  "*:', text, flags=re.MULTILINE) if shell == "zsh" else text
 
 
 def commands(top: Parser) -> dict[str, Parser]:
@@ -69,6 +73,6 @@ def prepare(action: argparse.Action, *, folders: object, files: object) -> None:
     if action.option_strings and action.dest in known() and action.choices is None and action.nargs != 0:
         action.choices = choices(action.dest, known()[action.dest].first) or None
     if action.metavar == "RUN":
-        action.complete = dict.fromkeys(RUNS, "_faudit_runs")  # type: ignore[attr-defined]  # shtab reads it
+        action.complete = RUNS  # type: ignore[attr-defined]  # shtab reads it
     elif action.type is Path:
         action.complete = folders if action.metavar == "DIR" else files  # type: ignore[attr-defined]

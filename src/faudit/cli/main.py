@@ -34,8 +34,10 @@ from faudit.cli import list as list_
 from faudit.cli.exit_codes import BUG, CLOSED_PIPE, ERROR, FOREIGN_EXIT, INTERRUPTED, NO_OUTPUT
 from faudit.cli.flags import Parser, examples
 from faudit.cli.output import Unwritten, complain, prepare_streams, silence_stdout
+from faudit.cli.progress import SLOW, counting
 from faudit.errors import OUT_OF_MEMORY, ConfigError, FauditError, is_out_of_memory
 from faudit.registry import unknown
+from faudit.store.counts import telling
 
 COMMANDS: dict[str, ModuleType] = {
     "train": train,
@@ -80,7 +82,8 @@ def answered(argv: Sequence[str] | None) -> int:
     try:
         words = list(sys.argv[1:] if argv is None else argv)
         args = parsed(parser(words[0] if words else "", words[1:]), words)
-        return int(args.run(args))
+        with counting(args.command, after=SLOW) as tell, telling(None if makes_runs(args) else tell):
+            return int(args.run(args))
     except FauditError as error:
         complain(str(error).splitlines())
         return ERROR

@@ -1,4 +1,4 @@
-"""Show the progress of a download on stderr: a bar on a terminal, plain lines otherwise."""
+"""Show the progress of a download or a count on stderr: a bar on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from faudit.store.counts import Tell, telling
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 EVERY = 1.0  # seconds between two plain lines of a count
 SLOW = 2.0  # seconds before the first plain line of a count: a quick command prints none
@@ -23,7 +29,6 @@ def downloads() -> Iterator[Callable[[str, int, int | None], None]]:
         BarColumn,
         DownloadColumn,
         Progress,
-        TaskID,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
@@ -81,14 +86,48 @@ class Pace:
 
 
 @contextmanager
-def counting(title: str) -> Iterator[Callable[[int, int, str], None]]:
+def counting(title: str, *, after: float = 0.0) -> Iterator[Tell]:
     """Show how many of several things are done, and the time left. Yields a function of (done, total, the last one).
 
-    Call it first with what was done before. Plain lines, one for each thing, begin after two seconds.
+    Call it first with what was done before. Plain lines, one for each thing, begin after two seconds, a bar after
+    ``after``. The bar goes away when all is done. Loops that are counted inside are not shown.
     """
-    if not sys.stderr.isatty():
-        yield _counted_lines(title)
-        return
+    with telling(None):
+        if not sys.stderr.isatty():
+            yield _counted_lines(title)
+            return
+        bar = _Bar(title, after)
+        try:
+            yield bar.tell
+        finally:
+            bar.stop()
+
+
+class _Bar:
+    """A bar on a terminal. It is made when it is first shown, because most commands are done before."""
+
+    def __init__(self, title: str, after: float) -> None:
+        self.title, self.after, self.began = title, after, time.monotonic()
+        self.bar: Any = None
+
+    def tell(self, done: int, total: int, says: str) -> None:
+        if time.monotonic() - self.began < self.after:
+            return
+        if self.bar is None:
+            self.bar, self.task = _bar(self.title)
+        if done == 0:
+            self.bar.reset(self.task, total=total)
+        self.bar.start()  # here, since there can be one live display at a time, and a sweep may come first
+        self.bar.update(self.task, completed=done, total=total, says=says)
+        if done >= total:
+            self.bar.stop()
+
+    def stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def _bar(title: str) -> tuple[Progress, TaskID]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -108,26 +147,19 @@ def counting(title: str) -> Iterator[Callable[[int, int, str], None]]:
         TextColumn("{task.fields[says]}", markup=False),
     )
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(title, total=None, says="")
-
-    def tell(done: int, total: int, says: str) -> None:
-        bar.start()  # here, since there can be one live display at a time, and a sweep may come first
-        bar.update(task, completed=done, total=total, says=says)
-
-    try:
-        yield tell
-    finally:
-        bar.stop()
+    return bar, bar.add_task(title, total=None, says="")
 
 
-def _counted_lines(title: str) -> Callable[[int, int, str], None]:
+def _counted_lines(title: str) -> Tell:
     """Print a line for each thing that is done, one a second at most, once two seconds have passed."""
-    pace, told = Pace(), 0.0
+    began, pace, told = time.monotonic(), Pace(), 0.0
 
     def tell(done: int, total: int, says: str) -> None:
-        nonlocal told
+        nonlocal pace, told
+        if done == 0:  # another loop begins
+            pace = Pace()
         left, now = pace.left(done, total), time.monotonic()
-        if says and total > 1 and now - pace.began >= SLOW and now - told >= EVERY:
+        if says and total > 1 and now - began >= SLOW and now - told >= EVERY:
             told = now
             print(f"{title}  {done}/{total}  {says}  {left}".rstrip(), file=sys.stderr, flush=True)
 

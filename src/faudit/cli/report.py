@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,15 +77,17 @@ def collection(args: argparse.Namespace) -> Collection:
 def measure(runs: Path, asked: Protocol, *, chosen: Callable[[Any], bool], data_dir: Path | None) -> None:
     """Audit every selected run that has ended, so that the page can show its verdict."""
     from faudit.audit.audit import ControlIndex, audit
+    from faudit.store.counts import counted
     from faudit.store.index import entries
     from faudit.store.run import ENDED, Run
 
     found, _ = entries(runs)
     ended = [Run(Path(entry["run"])) for entry in found if chosen(entry) and entry["status"] in ENDED]
     beside = ControlIndex(runs)
-    for place, one in enumerate(ended, start=1):
-        print(f"audit {place} of {len(ended)}: {one.name}", file=sys.stderr, flush=True)
+    refused = []
+    for one in counted(ended, lambda run: run.name):
         try:
             audit(one, asked, data_dir=data_dir, beside=beside)
         except FauditError as error:
-            remark([f"not audited: {error}"])
+            refused.append(f"not audited: {error}")
+    remark(refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ from faudit.errors import ConfigError
 HELP = "show the page of a store in a browser, live while runs train"
 EXAMPLES = ("faudit serve --runs runs",)
 PORT = 8421
+GIVES_WAY = 10  # how much the server gives way to training on this machine
 
 
 def add_flags(own: Parser) -> None:
@@ -46,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     with Server((args.host, args.port), found) as server:
         print(server.address, flush=True)
         print("Stop it with Ctrl-C.", file=sys.stderr)
+        os.nice(GIVES_WAY)
         with suppress(KeyboardInterrupt):  # the way to stop it
             server.serve_forever(poll_interval=0.5)
     return 0

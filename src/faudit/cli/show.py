@@ -83,10 +83,10 @@ def show_one(args: argparse.Namespace, chosen: Any) -> int:
 
 def show_many(args: argparse.Namespace, names: set[str] | None = None) -> int:
     """Show the runs of a store that are asked for."""
-    from faudit.cli.tables import COLUMNS, LEFT, SETTINGS, by_method, group_lines, group_table, run_lines, runs_table
+    from faudit.cli.tables import LEFT, by_method, group_table, paper_lines, runs_table
     from faudit.latex import tabular
     from faudit.store.index import entries
-    from faudit.store.where import chosen, named, ordered, varying
+    from faudit.store.where import chosen, named, ordered
 
     found, damaged = entries(args.runs)
     found = chosen(found, args.where, store=str(args.runs))
@@ -98,9 +98,8 @@ def show_many(args: argparse.Namespace, names: set[str] | None = None) -> int:
     if args.json:
         print("[" + ",\n".join(map(as_json, found)) + "]")
     elif args.latex:
-        differ = list(varying(found, besides=("net", "rule", "data", "seed", "epochs")))
-        lines = group_lines(found) if args.group else [[*COLUMNS, SETTINGS], *run_lines(found, differ)]
-        print(tabular(lines, columns="".join("l" if name in LEFT else "r" for name in lines[0])))
+        lines, same = paper_lines(found, by_method=args.group)
+        print(tabular(lines, columns="".join("l" if name in LEFT else "r" for name in lines[0]), caption=same))
     else:
         say((group_table if args.group else runs_table)(found, width=width()))
     complain(damaged)

@@ -25,6 +25,8 @@ COLUMNS = ["run", "status", "epoch", "test acc", "growth", "deep Γ", "‖h_L‖
 NEEDED = ("run", "status", "epoch", "test acc")  # the others are left out where there is no room, the last one first
 GROUPED = ["rule", "net", "data", "n", "test acc", "growth", "‖h_L‖", "deep Γ"]
 LEFT = ("run", "status", "rule", "net", "data", "Γ per block", SETTINGS)  # the others are numbers
+IN_PAPER = ("status", "epoch", "test acc", "growth", "deep Γ", "‖h_L‖")  # columns of a table for a paper
+SHARED = ("net", "data", "n", "status", "epoch")  # left out of it where all rows agree
 IN_NAME = ("net", "rule", "data", "seed")  # settings that the name of a run tells
 IN_COLUMNS = ("epochs",)  # settings that another column tells
 PLAIN_FROM = 500  # rows from which a table is plain text
@@ -139,6 +141,32 @@ def group_lines(entries: Sequence[Overview]) -> list[list[str]]:
     return [[*GROUPED, SETTINGS], *lines]
 
 
+def paper_lines(entries: Sequence[Overview], *, by_method: bool) -> tuple[list[list[str]], str]:
+    """The head and the cells of a table for a paper, and a line that says what all its rows share.
+
+    It has the settings of a run in place of its name, and leaves out the columns that say the same in every row.
+    """
+    if by_method:
+        head, *lines = group_lines(entries)
+    else:
+        differ = list(varying(entries, besides=(*IN_NAME, *IN_COLUMNS)))
+        shown = [place for place, name in enumerate(COLUMNS) if name in IN_PAPER]
+        head = ["rule", "net", "data", "seed", *(COLUMNS[place] for place in shown), SETTINGS]
+        lines = [
+            [*(str(entry["config"][name]) for name in head[:4]), *(cells[place] for place in shown), cells[-1]]
+            for entry, cells in zip(entries, run_lines(entries, differ), strict=True)
+        ]
+    same = {
+        name: lines[0][place]
+        for place, name in enumerate(head)
+        if name in SHARED and lines and len({line[place] for line in lines}) == 1
+    }
+    kept = [place for place, name in enumerate(head) if name not in same and (name != SETTINGS or any(
+        line[place] for line in lines))]  # fmt: skip
+    told = ", ".join(f"{name} {value}" for name, value in same.items())
+    return [[line[place] for place in kept] for line in (head, *lines)], f"all: {told}" if told else ""
+
+
 def over(values: Sequence[Any], form: str) -> str:
     """Mean ± standard deviation of the numbers that are finite; a dash if there is none."""
     finite = [value for value in values if isinstance(value, float)]
@@ -168,7 +196,10 @@ def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], *, needed: Seq
         if room(kept, widths) > width:
             kept.remove(name)
     if SETTINGS in kept and room(kept, widths) > width:
-        kept.remove(SETTINGS)
+        kept = list(columns)  # the line below leaves room for more columns
+        for name in [name for name in reversed(columns) if name not in needed]:
+            if room(kept, widths) > width:
+                kept.remove(name)
         lines = plain(kept, [[row[heads.index(name)] for name in kept] for row in rows], left=LEFT)
         return "\n".join([next(lines), *(text for row in rows for text in below(next(lines), row[-1], width))])
     return listed(kept, [[row[heads.index(name)] for name in kept] for row in rows], left=LEFT)

@@ -26,6 +26,7 @@ EXAMPLES = (
 
 
 def add_flags(own: Parser) -> None:
+    own.usage = f"{own.prog} [FLAGS]"  # a list of all flags would fill the screen
     own.add_argument(
         "-h", "--help", action="store_true",
         help="show this message; with --net, --rule or --optimizer only the settings of that member",
@@ -132,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
         print(members_help(args), end="")
         return 0
     given = {key(name): value for name in known() if (value := getattr(args, name, None)) is not None}
-    config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.parse(given, where="command line")
+    config = RunConfig.from_toml(args.config, given) if args.config else RunConfig.asked(given, where="command line")
 
     from faudit.store.run import Run, Status, must_not_begin_again
     from faudit.store.summary import overview

@@ -11,6 +11,7 @@ from typing import Any
 from faudit.errors import ConfigError, StoreError
 from faudit.registry import unknown
 from faudit.rules import RULES
+from faudit.store.counts import counted
 from faudit.store.index import Overview, entries
 from faudit.store.rows import Row
 from faudit.store.run import Run, Status
@@ -118,7 +119,7 @@ def selected(runs: Source, *, where: Sequence[str], by: str | Sequence[str] | No
     if not there:
         raise no_runs(store, where)
     result = Selected([], asked, tuple(where), [f"left out: {text}" for text in remarks])
-    series = [one for entry in there if (one := read(entry, at, result)) is not None]
+    series = [one for entry in counted(there, named) if (one := read(entry, at, result)) is not None]
     tell_unfinished(series, at, result)
     if not series:
         raise StoreError(

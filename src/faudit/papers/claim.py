@@ -33,6 +33,12 @@ from faudit.store.run import Status
 
 Measure = Callable[[list[Row]], float | None]
 TOLERANCES = {"accuracy": 0.015, "norm": 3.0, "epoch": 2.0, "cosine": 0.05, "never": 0.0}
+WITHIN = {
+    "accuracy": (0.0, 1.0),
+    "error": (0.0, 100.0),
+    "cosine": (-1.0, 1.0),
+    "angle": (0.0, 180.0),
+}  # possible values
 VERDICTS = ("deviates", "not run", "partial", "reproduced")  # a claim gets the first that one of its parts has
 SIGNS: dict[str, Callable[[float, float], bool]] = {"<": operator.lt, "≤": operator.le}
 
@@ -150,7 +156,7 @@ class Part:
             entry["on_buffer"] = statistics.fmean(buffer) if buffer else None
         if not values:
             return {**entry, "ours": None, "low": None, "high": None, "verdict": unmeasured(entry)}
-        middle, low, high = interval(values, self.kind)
+        middle, low, high = interval(values, self.kind, WITHIN.get(self.kind, (-math.inf, math.inf)))
         agree = agrees(self, middle, values) and not entry["diverged"]
         return {**entry, **ours(middle, low, high), "verdict": "reproduced" if agree else "deviates"}
 
@@ -330,13 +336,15 @@ def ours(middle: float, low: float | None, high: float | None) -> dict[str, floa
     return {name: edge if edge is not None and math.isfinite(edge) else None for name, edge in edges.items()}
 
 
-def interval(values: Sequence[float], kind: str) -> tuple[float, float | None, float | None]:
+def interval(
+    values: Sequence[float], kind: str, within: tuple[float, float] = (-math.inf, math.inf)
+) -> tuple[float, float | None, float | None]:
     """Middle, low and high: the mean and its 95 % interval (None for one value); for norms and epochs the range."""
     if kind == "norm" and all(0 < value < math.inf for value in values):
         return statistics.geometric_mean(values), min(values), max(values)
     if kind in ("norm", "epoch", "never"):
         return statistics.median(values), min(values), max(values)
-    return statistics.fmean(values), *(student_interval(values) or (None, None))
+    return statistics.fmean(values), *(student_interval(values, within) or (None, None))
 
 
 def agrees(part: Part, middle: float, values: Sequence[float]) -> bool:

@@ -16,6 +16,7 @@ from faudit.papers.page import allowed, number, verdict
 from faudit.papers.paper import Paper
 
 NOT_RUN = "not run"
+REHEARSED = "rehearsed"  # in place of a verdict: other data or fewer epochs say nothing about a claim
 
 
 def claims_of(store: Path, configs: Iterable[RunConfig]) -> list[dict[str, Any]]:
@@ -41,13 +42,15 @@ def claims_table(paper: Paper, table: Table, *, data: str | None, epochs: int | 
     if all(entry["verdict"] == NOT_RUN for entry in entries):
         return None
     length = f", {epochs} epochs" if epochs else ""
+    words = [verdict(entry) if plan.is_full or entry["verdict"] == NOT_RUN else REHEARSED for entry in entries]
+    kinds = VERDICTS if plan.is_full else (REHEARSED, NOT_RUN)
     return {
         "paper": paper.name,
         "title": paper.title,
         "reference": paper.reference,
         "rehearsal": "" if plan.is_full else f"{data}{length}",
         "seeds": list(plan.seeds),
-        "counts": {word: sum(entry["verdict"] == word for entry in entries) for word in VERDICTS},
+        "counts": {kind: sum(word.split(" (")[0] == kind for word in words) for kind in kinds},
         "rows": [
             {
                 "number": entry["number"],
@@ -56,8 +59,8 @@ def claims_table(paper: Paper, table: Table, *, data: str | None, epochs: int | 
                 "ours": "; ".join(f"{part['what']} {number(part)}" for part in entry["parts"]),
                 "n": ", ".join(dict.fromkeys(f"{part['n']}/{part['expected']}" for part in entry["parts"])),
                 "tolerance": ", ".join(dict.fromkeys(allowed(part) for part in entry["parts"])),
-                "verdict": verdict(entry),
+                "verdict": word,
             }
-            for entry in entries
+            for entry, word in zip(entries, words, strict=True)
         ],
     }

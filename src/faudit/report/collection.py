@@ -6,6 +6,7 @@ time of these files decide whether it is read again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,16 +23,18 @@ from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.report.claims import claims_of
 from faudit.report.looks import looks_of
-from faudit.report.methods import differing, methods_of
+from faudit.report.methods import Kept, differing, methods_of
 from faudit.report.runs import DAMAGED, Page, read
 from faudit.report.series import DIGITS, Columns
 from faudit.report.template import template
 from faudit.store import controls
+from faudit.store.counts import counted
 from faudit.store.index import FILES, Overview, copies, copy_of, sign
 from faudit.store.rows import ENTRIES
 from faudit.store.run import ENDED, Run, runs_in
 
 FORMAT = 1  # version of the page's data
+WHOLE = 10.0  # seconds; so often every file is looked at. Within a run that ended, files are replaced, not edited.
 READ = (*FILES, "audit.json", controls.FILE)
 Marks = tuple[str, ...]
 
@@ -52,12 +55,14 @@ class Collection:
     _seen: dict[str, Marks] = field(default_factory=dict)
     _read: dict[str, tuple[Marks, Page]] = field(default_factory=dict)
     _configs: dict[str, tuple[str, RunConfig | None]] = field(default_factory=dict)
+    _methods: Kept = field(default_factory=dict)
+    _whole: float = 0.0  # when every file was last looked at
     _claims: tuple[object, list[dict[str, Any]]] = (None, [])
 
     def look(self) -> bool:
         """Read what has changed; returns whether anything has."""
         runs = {run.name: run for run in runs_in(self.store)}
-        seen = {name: marks(run) for name, run in runs.items()}
+        seen = self._marks(runs)
         if self.looks and seen == self._seen:
             return False
         self._seen, self.looks = seen, self.looks + 1
@@ -65,9 +70,8 @@ class Collection:
         twice = copies({str(runs[name].path): config.run_id for name, config in configs.items() if config})
         known = {name: config for name, config in configs.items() if config and str(runs[name].path) not in twice}
         index = ControlIndex.of((runs[name], config) for name, config in known.items())
-        fresh = {
-            name: self._page(run, known.get(name), index) for name, run in runs.items() if str(run.path) not in twice
-        }
+        shown = {name: run for name, run in runs.items() if str(run.path) not in twice}
+        fresh = {name: self._page(shown[name], known.get(name), index) for name in counted(shown)}
         self._read = {name: kept for name, kept in self._read.items() if name in fresh}
         chosen = {name: page for name, page in fresh.items() if page.config is None or self.chosen(dict(page.overview))}
         for name in self.pages.keys() | chosen.keys():
@@ -78,6 +82,20 @@ class Collection:
         self.problems = [*found, *(copy_of(path, other) for path, other in twice.items())]
         self.document = self._document(known)
         return True
+
+    def _marks(self, runs: Mapping[str, Run]) -> dict[str, Marks]:
+        """The marks of each run. A run that has ended is known by its directory, unless a whole look is due."""
+        now = time.monotonic()
+        is_due = now - self._whole >= WHOLE
+        if is_due:
+            self._whole = now
+        found = {}
+        for name, run in runs.items():
+            folder, before = sign(str(run.path)), self._seen.get(name, ())
+            if is_due or not before or before[0] not in ENDED or before[1] != folder:
+                before = marks(run, folder)
+            found[name] = before
+        return found
 
     def _config(self, run: Run) -> RunConfig | None:
         """The configuration of a run, parsed once; None if it cannot be read."""
@@ -99,7 +117,7 @@ class Collection:
 
     def _document(self, known: Mapping[str, RunConfig]) -> dict[str, Any]:
         whole = [page for page in self.pages.values() if page.config is not None]
-        methods = methods_of(whole)
+        methods = methods_of(whole, self._methods)
         looks = looks_of(self.pages[method["runs"][0]] for method in methods)
         entries = {name: ENTRIES[name] for name in dict.fromkeys(name for page in whole for name in page.series)}
         return {
@@ -148,14 +166,14 @@ class Collection:
         return {name: page.series for name, page in self.pages.items() if page.document["verdict"] != DAMAGED}
 
 
-def marks(run: Run) -> Marks:
-    """The status of a run, and the size and time of each file that the page reads."""
+def marks(run: Run, folder: str) -> Marks:
+    """The status of a run, the marks of its directory, and the size and time of each file that the page reads."""
     try:
         status = run.status.value
     except StoreError:
         status = DAMAGED
     files = (*READ, run.checkpoint.name) if status in ENDED else READ  # the checkpoint of a running run changes often
-    return (status, *(sign(f"{run.path}/{name}") for name in files))
+    return (status, folder if status in ENDED else "", *(sign(f"{run.path}/{name}") for name in files))
 
 
 def must_hold_runs(found: Collection) -> None:

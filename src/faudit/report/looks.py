@@ -17,14 +17,16 @@ def looks_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
     from faudit.figures.style import DASHES as OTHERS
     from faudit.figures.style import look
 
-    found, met = [], dict[str, int]()
+    found, met = [], dict[str, list[Any]]()
     for page in pages:
         assert page.config is not None, "a damaged run is not drawn"
         settings = page.config.settings
         _, how = look({"rule": page.config.rule, "penalty": settings.get("penalty", 0.0)})
-        colour, place = how["color"], met.get(how["color"], 0)
-        met[colour] = place + 1
-        dash = how["linestyle"] if place == 0 else OTHERS[place % len(OTHERS)]
+        colour, own = how["color"], how["linestyle"]
+        used = met.setdefault(colour, [])
+        free = [dash for dash in (own, *OTHERS) if dash not in used]
+        dash = free[0] if free else OTHERS[len(used) % len(OTHERS)]
+        used.append(dash)
         found.append({"colour": colour, "dark": lightened(colour), "dash": pattern(dash)})
     return found
 

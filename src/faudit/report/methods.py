@@ -16,18 +16,27 @@ from faudit.rules import RULES
 WORST_FIRST = (WALK_BACK, INCONCLUSIVE, NOT_AUDITED, UNFINISHED, TRUSTWORTHY)
 
 
-def methods_of(pages: Iterable[Page]) -> list[dict[str, Any]]:
-    """The methods in the order of their rules, each with the names of its runs."""
+Kept = dict[tuple[Page, ...], dict[str, Any]]  # what was computed of the runs of a method
+
+
+def methods_of(pages: Iterable[Page], kept: Kept) -> list[dict[str, Any]]:
+    """The methods in the order of their rules, each with the names of its runs.
+
+    ``kept`` holds what the last call computed. A method whose runs have not changed is taken from it.
+    """
     groups: dict[tuple[Any, ...], list[Page]] = {}
     for page in pages:
         if page.config is not None:
-            key = (*identity(page.config), page.config.epochs, page.document["imported"])
+            key = (identity(page.config), page.config.epochs, page.document["imported"])
             groups.setdefault(key, []).append(page)
     alike: dict[str, list[Page]] = {}  # the first run of each method, by the short name that several may share
     for group in groups.values():
         alike.setdefault(short_name(group[0]), []).append(group[0])
     shown = {name: differing([page.document["config"] for page in some]) for name, some in alike.items()}
-    found = [method_of(group, shown) for group in groups.values()]
+    known = {tuple(group): kept.get(tuple(group)) or method_of(group) for group in groups.values()}
+    kept.clear()
+    kept.update(known)
+    found = [{"name": name_of(group[0], shown), **numbers} for group, numbers in known.items()]
     order = {name: place for place, name in enumerate(RULES)}  # a control follows all rules
     found.sort(key=lambda one: (order.get(one["rule"], len(order)), one["name"]))
     return [{"key": place, **one} for place, one in enumerate(found)]
@@ -39,7 +48,7 @@ def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({repr(config[name]) for config in configs if name in config}) > 1]
 
 
-def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def method_of(group: Sequence[Page]) -> dict[str, Any]:
     """One method: its runs differ only in the seed and in how they were measured. The first run of a seed counts."""
     firsts = list({page.document["seed"]: page for page in reversed(group)}.values())[::-1]
     runs = [page.document for page in firsts]
@@ -53,7 +62,6 @@ def method_of(group: Sequence[Page], shown: Mapping[str, Sequence[str]]) -> dict
     )
     found: dict[str, Any] = rounded_all(
         {
-            "name": name_of(group[0], shown),
             "rule": runs[0]["rule"],
             "runs": [page.name for page in group],
             "seeds": [run["seed"] for run in runs],

@@ -19,7 +19,7 @@ from faudit.report.series import Columns, columns, rounded_all
 from faudit.rules import RULES
 from faudit.store import answers
 from faudit.store.rows import Row, growth
-from faudit.store.run import ENDED, Run
+from faudit.store.run import ENDED, IMPORTED, Run
 from faudit.store.summary import summary
 from faudit.store.watched import WatchedConfig
 
@@ -27,7 +27,7 @@ NOT_AUDITED, UNFINISHED, DAMAGED = "not audited", "unfinished", "damaged"
 OPEN = (NOT_MEASURED, UNDECIDED, INVALID)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # an object of its own: a page that was read again is another one
 class Page:
     """One run on the page. ``verdict`` is None if the run cannot be judged; ``document`` says why."""
 
@@ -67,9 +67,9 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "seed": config.seed,
         "rule": config.rule,
         "status": status.value,
-        "imported": run.name.startswith("imported-"),
+        "imported": run.is_imported,
         "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
-        "environment": environment,
+        "environment": {name: source_of(value) if name == IMPORTED else value for name, value in environment.items()},
         "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id", answers.KEY)},
         "command": command(config, runs="runs") if config.rule in RULES and not is_watched(config) else "",
         "last": numbers,
@@ -142,6 +142,11 @@ def is_watched(config: RunConfig) -> bool:
     return isinstance(config, WatchedConfig)
 
 
+def source_of(origin: Any) -> Any:
+    """Where an imported run comes from, without the entries of its file, which are its rows."""
+    return {key: origin[key] for key in ("file", "log", "sha256") if key in origin} if type(origin) is dict else origin
+
+
 def reason_of(audited: Audited) -> str:
     """The reason of a verdict in one plain sentence."""
     verdict = audited.verdict
@@ -158,9 +163,10 @@ def reason_of(audited: Audited) -> str:
     unmeasured = [finding for finding in found if finding.status == NOT_MEASURED]
     if len(unmeasured) > 1:
         names = ", ".join(finding.check for finding in unmeasured)
-        count = f"{len(unmeasured)} of {len(verdict.findings)} checks"
-        advice = "" if is_watched(audited.config) else f": run `faudit audit {audited.run.name}`"
-        return f"{count} were not measured ({names}){advice}."
+        count = f"{len(unmeasured)} of {len(verdict.findings)} checks were not measured ({names})"
+        if audited.run.is_imported:
+            return f"{count}: the run was imported without its weights."
+        return f"{count}." if is_watched(audited.config) else f"{count}: run `faudit audit {audited.run.name}`."
     return sentence_of(found[0], len(found) - 1, "also open")
 
 

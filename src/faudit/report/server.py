@@ -45,6 +45,8 @@ class Live:
         self._lock = threading.Lock()
         self._looked = time.monotonic()
         self._page: tuple[str, bytes] = ("", b"")
+        self._answers: dict[int | None, bytes] = {}  # what changed since a look, for the clients that know that look
+        self._answered = ""  # the stamp that they belong to
 
     def look(self) -> None:
         """Look at the store if the last look is older than a second. The caller holds the lock."""
@@ -72,7 +74,12 @@ class Live:
                 return self.stamp, None
             start, _, number = since.rpartition("-")
             known = int(number) if start == self.start and number.isdecimal() else None
-            return self.stamp, json.dumps(self._news(known), allow_nan=False, separators=(",", ":")).encode()
+            if self._answered != self.stamp:
+                self._answers, self._answered = {}, self.stamp
+            if known not in self._answers:
+                news = json.dumps(self._news(known), allow_nan=False, separators=(",", ":"))
+                self._answers[known] = news.encode()
+            return self.stamp, self._answers[known]
 
     def _news(self, known: int | None) -> dict[str, Any]:
         found = self.found

@@ -57,7 +57,7 @@ def growth(values: Sequence[Any]) -> str:
 
 def null(found: Mapping[str, Any]) -> str:
     if found["mean"] is None:
-        return MISSING
+        return "the rule has no feedback to draw" if found["none"] else MISSING
     one = "" if found["std"] is None else f" ± {found['std']:.3f} (s.d. of a draw)"
     return f"{found['mean']:+.3f}{one}"
 

@@ -19,6 +19,7 @@ import orjson
 
 from faudit import __version__
 from faudit.errors import StoreError
+from faudit.store.counts import counted
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run, no_store
 from faudit.store.summary import overview
@@ -38,7 +39,7 @@ def entries(store: Path) -> tuple[list[Overview], list[str]]:
     path = store / "index.sqlite"
     known = remembered(path) if len(marks) >= FROM else {}
     found, damaged, fresh = [], [], {}
-    for name, mark in marks.items():
+    for name, mark in counted(marks.items(), lambda pair: pair[0]):
         entry = recalled(known.get(name), mark)
         if entry is None:
             try:

@@ -26,7 +26,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -45,6 +45,7 @@ from faudit.store.watched import parsed
 
 FORMAT = 1  # version of the run directory; readers refuse a larger one
 TIMES = re.compile(rb', "(?:%s)": [0-9.e+-]+' % "|".join(TIMINGS).encode())
+IMPORTED = "imported"  # the key in env.json that says where imported rows come from
 PATTERN = "*?["  # letters that make the name of runs a pattern
 LOCK_PATIENCE = 2.0  # seconds; a process that reads the status holds the lock for a moment
 
@@ -223,6 +224,13 @@ class Run:
         path = f"{self.path}/env.json"
         return of_kinds(read_json(path), ENVIRONMENT, path=path)
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether the rows come from a result file, so that there are no weights."""
+        with suppress(StoreError):
+            return IMPORTED in self.environment()
+        return False
+
     def outcome(self) -> dict[str, Any] | None:
         """The contents of ``done.json`` or ``failed.json``; None if neither exists."""
         for name in ("done.json", "failed.json"):
@@ -318,7 +326,7 @@ def runs_in(store: Path | str) -> list[Run]:
     with refusals(store):
         if store.is_dir():
             found = map(Run, sorted(store.iterdir()))
-            return [run for run in found if (run.path / "config.json").exists() or run.rows_file.exists()]
+            return [run for run in found if run._has("config.json") or run._has("rows.jsonl")]
     raise no_store(store)
 
 

@@ -14,7 +14,7 @@ from faudit.papers.document import strict
 from faudit.papers.faeval.files import FILES, NAMES, PENALTY, PLAIN, SHAPE
 from faudit.store.files import refusals, write_json
 from faudit.store.rows import Row
-from faudit.store.run import Run, damaged
+from faudit.store.run import IMPORTED, Run, damaged
 
 Log = tuple[Series, Mapping[str, Any]]  # a run with its entries and, if it was imported, the rest of its file
 
@@ -50,7 +50,7 @@ def outgoing(table: Table, key: str, series: Series) -> Log | None:
 
 def kept_document(run: Run) -> dict[str, Any]:
     """What an imported run keeps of the file it came from."""
-    kept, wanted = run.environment().get("imported"), {"entries": list, "sha256": str, "head": dict}
+    kept, wanted = run.environment().get(IMPORTED), {"entries": list, "sha256": str, "head": dict}
     if not isinstance(kept, dict) or any(not isinstance(kept.get(name), kind) for name, kind in wanted.items()):
         raise StoreError(
             f"{run.path}/env.json is damaged: expected {', '.join(wanted)} under 'imported', got "

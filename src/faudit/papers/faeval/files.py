@@ -21,6 +21,8 @@ FILES: dict[str, dict[str, str]] = {
 }
 RULE_OF = {"bp_log": "bp", "dfa_log": "dfa", "fa_log": "fa", "log": "dfa"}
 MARKS = {"noln": "noln", "no_outln": "noln", "snapshot_synth": "student", "snapshot_vit": "vit", "evolution": "resmlp"}
+# Samples and classes of the test sets, which the files do not tell. A verdict needs them.
+TEST_SETS = {"cifar10": (10_000, 10), "teacher": (4_000, 10), "digits": (360, 10), "mnist": (10_000, 10)}
 PENALTY = "log"  # the entries of this log are four numbers: epoch, h_L_norm, g_2_norm, acc_eval
 # Whether the net is a ViT → the paper's names of our hidden_norms, grad_norms and grad_norms_frobenius.
 NAMES = {

@@ -12,11 +12,12 @@ from typing import Any
 from faudit.config import RunConfig, known
 from faudit.errors import ConfigError, DataError, FauditError, StoreError
 from faudit.papers.document import ADVICE, Field, read_document, strict
-from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE
+from faudit.papers.faeval.files import MARKS, NAMES, PENALTY, PLAIN, RULE_OF, SHAPE, TEST_SETS
 from faudit.papers.faeval.recipe import recipe
+from faudit.store.counts import counted
 from faudit.store.files import refusals, write_whole
 from faudit.store.rows import Row, overflow, to_line
-from faudit.store.run import ENDED, Run
+from faudit.store.run import ENDED, IMPORTED, Run
 from faudit.store.summary import summary
 
 
@@ -24,7 +25,7 @@ def import_files(paths: Iterable[Path], runs: Path) -> tuple[list[Run], list[str
     """Import the files. Returns the runs, and one error message for each file that was refused."""
     imported: list[Run] = []
     refused = []
-    for path in paths:
+    for path in counted(list(paths), lambda path: path.name):
         try:
             imported += import_file(path, runs)
         except FauditError as error:
@@ -59,7 +60,7 @@ def import_file(path: Path, runs: Path) -> list[Run]:
 def refuse_another(run: Run, origin: Mapping[str, Any]) -> None:
     """Raise if the directory holds an import of another file, or of another log of this file."""
     with refusals(run.path):
-        held = run.environment().get("imported") if (run.path / "env.json").exists() else origin
+        held = run.environment().get(IMPORTED) if (run.path / "env.json").exists() else origin
     held = held if isinstance(held, Mapping) else {}
     if any(held.get(name) != origin[name] for name in ("sha256", "log")):
         expected, got = ([one.get(name) for name in ("file", "log", "sha256")] for one in (origin, held))
@@ -74,7 +75,7 @@ def write(run: Run, config: RunConfig, rows: list[Row], *, origin: Mapping[str, 
     last = rows[-1]
     with run.locked():
         refuse_another(run, origin)
-        run.begin(config, {"imported": origin})
+        run.begin(config, {IMPORTED: origin})
         write_whole(run.rows_file, "".join(map(to_line, rows)).encode())
         if last["epoch"] < config.epochs or overflow(last):
             reason = f"diverged: the log in {origin['file']} ends at epoch {last['epoch']} of {config.epochs}"
@@ -152,6 +153,7 @@ def to_row(entry: Field, config: RunConfig, *, key: str, n: int) -> Row:
     gamma = {"gamma": [None] * config.depth, "gamma_undefined": [None] * config.depth, "fitted": None}
     loss = None if key == PENALTY else entry.at("loss_eval").number()
     scores = {"acc_eval": entry.at("acc_eval").number(high=1.0), "loss_eval": loss, "test_acc": None}
-    rest = {"eval_samples": n, **dict.fromkeys(["test_samples", "classes", "train_loss"])}
+    samples, classes = TEST_SETS.get(config.data, (None, None))
+    rest = {"eval_samples": n, "test_samples": samples, "classes": classes, "train_loss": None}
     timings = {"seconds": 0.0, "probe_seconds": 0.0}
     return Row({"epoch": entry.at("epoch").value, **named, **gamma, **scores, **rest, **timings})

@@ -160,7 +160,8 @@ async function drawTrajectory() {
   const domain = extent(epochs);
   const x = {field: "e", type: "quantitative", title: "epoch", scale: {domain: domain[0] === domain[1] ? [domain[0] - 1, domain[1] + 1] : domain, nice: false}, axis: {tickMinStep: 1, grid: false}};
   const range = keyed.map(colourOf), keys = keyed.map((one) => `m${one.key}`);
-  const wide = widthOf(host), columns = Math.max(1, Math.floor(wide / 300));
+  const wide = widthOf(host), longest = Math.max(0, ...Object.values(text).map((one) => one.length));
+  const columns = Math.max(1, Math.floor(wide / (longest * 6.5 + 60)));  // about as wide as the names
   const legend = {title: null, orient: "bottom", columns, symbolType: "stroke", labelExpr: `(${JSON.stringify(text).replaceAll("<", "\\u003c")})[datum.value]`, labelLimit: Math.floor(wide / columns) - 50};
   const colour = {field: "g", type: "nominal", scale: {domain: keys, range}, legend};
   const dash = {field: "g", type: "nominal", scale: {domain: keys, range: keyed.map((one) => (one.dash.length && few ? one.dash : [1, 0]))}, legend};

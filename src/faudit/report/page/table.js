@@ -36,7 +36,7 @@ class Table {
     if (held >= 0) this.head.querySelectorAll("button")[held]?.focus();
     const rows = this.sorted();
     const shown = this.all ? rows : rows.slice(0, FIRST);
-    this.label.textContent = `${this.caption} (${rows.length})`;
+    this.label.textContent = `${this.caption} (${shown.length === rows.length ? rows.length : `the first ${shown.length} of ${rows.length}`})`;
     fill(this.body, ...shown.map((row) => make("tr", {}, ...this.columns.map((column, place) => {
       const shape = [column.num ? "num" : "", column.class || ""].join(" ").trim();
       const cell = make("span", {class: "cell"}, column.show ? column.show(row) : exact(column.value(row)));

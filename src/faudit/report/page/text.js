@@ -66,7 +66,7 @@ const BADGES = {
   "passed": ["good", "✓"], "fired": ["bad", "✗"], "undecided": ["open", "?"], "invalid": ["open", "!"],
   "not measured": ["open", "?"], "not applicable": ["", "·"], "not audited": ["", "…"], "unfinished": ["", "…"],
   "damaged": ["bad", "!"], "failed": ["bad", "✗"], "done": ["good", "✓"], "running": ["open", "▸"], "stopped": ["", "‖"],
-  "reproduced": ["good", "✓"], "deviates": ["bad", "✗"], "partial": ["open", "?"], "not run": ["", "·"],
+  "reproduced": ["good", "✓"], "deviates": ["bad", "✗"], "partial": ["open", "?"], "not run": ["", "·"], "rehearsed": ["", "·"],
 };
 function badge(word) {
   const [kind, sign] = BADGES[word.split(" (")[0]] || ["", "·"];

@@ -1,0 +1,139 @@
+"""Time what a live page costs: epochs of training with and without ``faudit serve`` and its polling clients.
+
+One process trains a StudentNet on the teacher's data and logs every epoch. So each epoch is a change that the server
+reads and every client fetches. Server and clients are processes of their own, on the same machine. They are stopped and
+continued in turns (SIGSTOP, SIGCONT), so both kinds of epoch come from one run. The clients' own work counts too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from faudit.bench.train import named, seconds
+from faudit.config import RunConfig
+from faudit.errors import ConfigError
+from faudit.store.counts import counted
+from faudit.store.environment import environment
+from faudit.store.run import Run
+from faudit.train import fit, stream
+
+CLIENTS = 20
+SPAN = 3.0  # seconds of training in one measurement, several questions of each client
+TRAINED = RunConfig(net="student", data="teacher", rule="dfa", width=128, epochs=1_000_000)
+OTHERS = RunConfig(rule="dfa", epochs=20, width=16, depth=4, batch_size=256)  # runs that are there before
+SEEDS = range(8)
+
+
+def serve_speed(*, threads: int, repeats: int) -> dict[str, Any]:
+    """Seconds of some epochs with and without a server under polling clients, in turns, and the slowdown."""
+    if repeats < 1 or threads < 1:
+        raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads}")
+    with TemporaryDirectory() as folder:
+        store = Path(folder) / "runs"
+        for seed in SEEDS:
+            fit(OTHERS.with_(seed=seed), store)
+        config = TRAINED.with_(threads=threads)
+        rows = stream(config, Run(store / config.run_id))
+        try:
+            next(rows)  # the row before training
+            epochs = max(1, round(SPAN / min(seconds(lambda: next(rows)) for _ in range(3))))
+            with served(store) as (processes, used):
+                times = measured(rows, processes, epochs=epochs, repeats=repeats)
+        finally:
+            rows.close()  # type: ignore[attr-defined]  # stream is a generator
+    slower = [with_ / without - 1.0 for without, with_ in zip(times["alone"], times["served"], strict=True)]
+    return {
+        "what": f"{epochs} epochs of StudentNet (d 128) on the teacher's data, {len(SEEDS)} other runs in the store",
+        "clients": CLIENTS,
+        "threads": threads,
+        "repeats": repeats,
+        "seconds": {name: [round(value, 4) for value in values] for name, values in times.items()},
+        "slower": {
+            "median": round(statistics.median(slower), 4),
+            "of_medians": round(statistics.median(times["served"]) / statistics.median(times["alone"]) - 1.0, 4),
+            "least": round(min(slower), 4),
+            "most": round(max(slower), 4),
+        },
+        "answers": used["answers"],
+        "server_core_share": round(used["server"] / sum(times["served"]), 4),
+        "clients_core_share": round(used["clients"] / sum(times["served"]), 4),
+        "environment": environment(),
+    }
+
+
+def measured(
+    rows: Iterator[Any], processes: list[subprocess.Popen[str]], *, epochs: int, repeats: int
+) -> dict[str, list[float]]:
+    """The seconds of each kind, in turns; every other pair begins with the other kind, because a machine drifts."""
+    times: dict[str, list[float]] = {"alone": [], "served": []}
+
+    def some() -> None:
+        for _ in range(epochs):
+            next(rows)
+
+    for pair in counted(range(repeats), named):
+        for kind in ("alone", "served") if pair % 2 == 0 else ("served", "alone"):
+            send(processes, signal.SIGSTOP if kind == "alone" else signal.SIGCONT)
+            times[kind].append(seconds(some))
+    return times
+
+
+@contextmanager
+def served(store: Path) -> Iterator[tuple[list[subprocess.Popen[str]], dict[str, float]]]:
+    """A server and its clients. At the end: the answers, and the processor time of both since they polled."""
+    python = [sys.executable, "-m"]
+    words = [*python, "faudit", "serve", "--runs", str(store), "--port", "0"]
+    used: dict[str, float] = {}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        words = [*python, "faudit.bench.clients", address, str(CLIENTS)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as clients:
+            assert clients.stdout is not None
+            time.sleep(2.0)  # until each client has asked
+            before = [spent(server.pid), spent(clients.pid)]
+            try:
+                yield [server, clients], used
+            finally:
+                send([server, clients], signal.SIGCONT)
+                used["server"], used["clients"] = spent(server.pid) - before[0], spent(clients.pid) - before[1]
+                clients.send_signal(signal.SIGTERM)
+                used["answers"] = int(clients.stdout.readline() or 0)
+                server.send_signal(signal.SIGINT)
+
+
+def send(processes: list[subprocess.Popen[str]], number: int) -> None:
+    for process in processes:
+        process.send_signal(number)
+
+
+def spent(pid: int) -> float:
+    """The processor seconds of a process; only Linux tells them, elsewhere 0."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The result as lines to print."""
+    alone, with_ = (statistics.median(result["seconds"][name]) for name in ("alone", "served"))
+    slower = result["slower"]
+    return [
+        f"{result['what']}; {result['clients']} clients, {result['threads']} threads, {result['repeats']} pairs",
+        f"without a server {alone:.3f} s, with it {with_:.3f} s: {slower['median']:+.1%} (median of the pairs, "
+        f"{slower['least']:+.1%} to {slower['most']:+.1%}; medians against each other {slower['of_medians']:+.1%})",
+        f"the server took {result['server_core_share']:.1%} of one core, the clients "
+        f"{result['clients_core_share']:.1%}; {result['answers']} answers",
+    ]
