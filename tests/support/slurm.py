@@ -31,7 +31,7 @@ SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=3
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -46,11 +46,13 @@ ReturnToService=2
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,sched_min_interval=1000,bf_interval=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 KillWait=2
 MaxJobCount={most}
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP
-PartitionName=shut Nodes=ALL MaxTime=60 State=DOWN
+PartitionName=urgent Nodes=ALL MaxTime=60 PriorityTier=9 State=UP
 """
 
 
@@ -128,7 +130,7 @@ def daemon(folder: Path, environment: dict[str, str], *words: str) -> Iterator[s
 
 @contextmanager
 def started(folder: Path, *, most: int = 1000) -> Iterator[Slurm]:
-    """A SLURM in a folder, with room for so many jobs. The test is skipped with a reason where it is not installed or does not start."""
+    """A SLURM in a folder, with room for so many jobs. Skips the test where it is not installed or does not start."""
     if reason := lacks():
         pytest.skip(reason)
     folder.mkdir(parents=True)

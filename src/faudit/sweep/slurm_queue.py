@@ -79,6 +79,9 @@ class Queue:
         self._runs, self._cpus, self._logs = runs, flags.cpus, flags.log_dir and flags.log_dir.absolute()
         given = {"partition": flags.partition, "mem": flags.memory}
         self._options = {**{name: value for name, value in given.items() if value is not None}, **extra(flags.sbatch)}
+        for name, value in self._options.items():
+            if not str(value).isprintable():  # a new line would become a command of the job's script
+                raise ConfigError(f"{FLAG_OF.get(name, '--sbatch')}: expected text on one line, got {value!r}.")
 
     @property
     def folder(self) -> Path:
@@ -96,14 +99,14 @@ class Queue:
         if not done.returncode:
             return ""
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-        return re.sub(r"^(sbatch: |error: |fatal: |allocation failure: )+", "", lines[0]).rstrip(".")
+        said = next((line for line in lines if "fatal: " in line), lines[0])
+        return re.sub(r"^(sbatch: |error: |fatal: |allocation failure: )+", "", said).rstrip(".")
 
     def submit(self, tasks: Sequence[Task], ids: Sequence[Sequence[str]], needs: Needs, at_once: int) -> list[Any]:
         """Queue an array with one job per task, of which ``at_once`` may run side by side. Returns submitit's jobs."""
         import submitit
 
-        token, batch = store_token(self._runs), uuid.uuid4().hex[:12]
-        write_json(self._runs / FOLDER / f"{batch}.json", {"runs": ids, "folder": str(self.folder)})
+        name, token = self.batch(ids), store_token(self._runs)
         seen = shlex.quote(str(self._runs / FOLDER / TOKEN))
         setup = [
             f'[ "$(cat {seen})" = {token} ] || exit {NOT_SHARED}',
@@ -111,7 +114,7 @@ class Queue:
         ]
         executor = submitit.SlurmExecutor(self.folder, max_num_timeout=10**6)  # a run without progress stops by itself
         executor.update_parameters(
-            job_name=f"faudit-{token}-{batch}",
+            job_name=name,
             time=self.minutes,
             signal_delay_s=WARNING,
             array_parallelism=at_once,
@@ -124,8 +127,14 @@ class Queue:
         except submitit.core.utils.FailedJobError as error:
             raise ConfigError(rejected(" ".join(str(error).split()))) from None
         except KeyboardInterrupt:  # sbatch may have been faster
-            asked(["scancel", f"--name=faudit-{token}-{batch}"])
+            asked(["scancel", f"--name={name}"])
             raise
+
+    def batch(self, ids: Sequence[Sequence[str]]) -> str:
+        """Write down the runs of each job of an array that is about to be queued. Returns the name of its jobs."""
+        token, batch = store_token(self._runs), uuid.uuid4().hex[:12]  # the first token makes the folder
+        write_json(self._runs / FOLDER / f"{batch}.json", {"runs": ids, "folder": str(self.folder)})
+        return f"faudit-{token}-{batch}"
 
     def job(self, entry: Entry) -> Any:
         """submitit's view of a job that another driver submitted."""
@@ -149,7 +158,7 @@ class Queue:
 def asked(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a command of SLURM. A command that does not answer counts as one that fails."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER)
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=ANSWER)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", f"{command[0]} gave no answer in {ANSWER:.0f} s")
     except OSError as error:
