@@ -29,7 +29,7 @@ width = 8
 depth = 2
 batch-size = 256
 [grid]
-epochs = [60]
+epochs = [40]
 seed = [1, 2]
 [[include]]
 epochs = 2
@@ -83,7 +83,7 @@ def test_24_runs_end_once_with_a_killed_job_a_timed_out_job_and_a_killed_driver(
             assert until(lambda: any(runs[place].checkpoint.exists() for place in acts), 120)
             for place in [place for place in acts if runs[place].checkpoint.exists()]:
                 os.kill(*acts.pop(place))
-        # SLURM looks at the limits every 30 seconds. So it can tell the job 30 seconds before the end, as it is asked to.
+        # SLURM looks at the limits every 30 seconds. So there is time to tell the job 30 seconds before its end.
         slurm("scontrol", "update", f"job={array}_1", "EndTime=now+55")
         assert until(lambda: "retrying from its last checkpoint" in (tmp_path / "first").read_text(), 90)
     log = store / "slurm" / f"{array}_1_0_log.out"

@@ -184,7 +184,11 @@ class Jobs:
         """Take over the jobs that the waiting runs already have, and submit the other runs."""
         entries = self._queue.listed()
         self._submits = time.monotonic() + LOOK_EVERY
-        if entries is None:  # SLURM does not answer now: a run could get a second job
+        if entries is None and not self._jobs:
+            raise ConfigError(
+                "SLURM does not list its jobs: squeue fails. Try it by hand, then give the same command again."
+            )
+        if entries is None:  # nothing is submitted now: a run could get a second job
             return
         owner, fresh, later = owners(self._runs, entries), list[RunConfig](), list[RunConfig]()
         for config in self._waiting:
@@ -222,7 +226,13 @@ class Jobs:
         if jobs:
             tasks = [Training(pack, self._runs, self._data_dir) for pack in packs[:jobs]]
             ids = [[config.run_id for config in pack] for pack in packs[:jobs]]
-            for pack, handle in zip(packs, self._queue.submit(tasks, ids, needs, room), strict=False):
+            try:
+                handles = self._queue.submit(tasks, ids, needs, room)
+            except ConfigError:
+                if not self._jobs:
+                    raise
+                handles, jobs = [], 0  # the queue has filled up since it was asked
+            for pack, handle in zip(packs, handles, strict=False):
                 self._jobs[handle.job_id] = Job(handle, {config.run_id: config for config in pack})
         self._waiting += [config for pack in packs[jobs:] for config in pack]
 

@@ -7,7 +7,6 @@ tells which runs each job trains, whoever submitted it.
 
 from __future__ import annotations
 
-import getpass
 import math
 import os
 import re
@@ -38,9 +37,9 @@ FLAG_OF = {"partition": "--partition", "time": "--time-limit", "mem": "--memory"
 OURS = ("array", "error", "job-name", "nodes", "ntasks", "ntasks-per-node", "open-mode", "output", "requeue",
         "no-requeue", "signal", "test-only", "wait", "wrap")  # fmt: skip
 SPANS = (  # as sbatch writes a time limit
-    r"(?P<minutes>\d+)(:(?P<seconds>\d+))?",
-    r"(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)",
-    r"(?P<days>\d+)-(?P<hours>\d+)(:(?P<minutes>\d+)(:(?P<seconds>\d+))?)?",
+    r"(?P<minutes>\d{1,6})(:(?P<seconds>\d{1,6}))?",
+    r"(?P<hours>\d{1,6}):(?P<minutes>\d{1,6}):(?P<seconds>\d{1,6})",
+    r"(?P<days>\d{1,6})-(?P<hours>\d{1,6})(:(?P<minutes>\d{1,6})(:(?P<seconds>\d{1,6}))?)?",
 )
 Task = Callable[[], dict[str, Answer]]  # what a job does; it returns an answer for each run id
 
@@ -112,23 +111,25 @@ class Queue:
             f'[ "$(cat {seen})" = {token} ] || exit {NOT_SHARED}',
             f"export PYTHONSAFEPATH=1 OMP_NUM_THREADS={needs.threads} MKL_NUM_THREADS={needs.threads}",
         ]
-        executor = submitit.SlurmExecutor(self.folder, max_num_timeout=10**6)  # a run without progress stops by itself
-        executor.update_parameters(
-            job_name=name,
-            time=self.minutes,
-            signal_delay_s=WARNING,
-            array_parallelism=at_once,
-            setup=setup,
-            # Its step has the log. A job that cannot open its log would end before it looks for the store.
-            additional_parameters={**self._sbatch(needs), "output": "/dev/null", "error": "/dev/null"},
-        )
-        try:
-            return list(executor.submit_array(tasks))
-        except submitit.core.utils.FailedJobError as error:
-            raise ConfigError(rejected(" ".join(str(error).split()))) from None
-        except KeyboardInterrupt:  # sbatch may have been faster
-            asked(["scancel", f"--name={name}"])
-            raise
+        with refusals(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            executor = submitit.SlurmExecutor(self.folder, max_num_timeout=10**6)  # a job without progress stops itself
+            executor.update_parameters(
+                job_name=name,
+                time=self.minutes,
+                signal_delay_s=WARNING,
+                array_parallelism=at_once,
+                setup=setup,
+                # Its step has the log. A job that cannot open its log would end before it looks for the store.
+                additional_parameters={**self._sbatch(needs), "output": "/dev/null", "error": "/dev/null"},
+            )
+            try:
+                return list(executor.submit_array(tasks))
+            except submitit.core.utils.FailedJobError as error:
+                raise ConfigError(rejected(" ".join(str(error).split()))) from None
+            except KeyboardInterrupt:  # sbatch may have been faster
+                asked(["scancel", f"--name={name}"])
+                raise
 
     def batch(self, ids: Sequence[Sequence[str]]) -> str:
         """Write down the runs of each job of an array that is about to be queued. Returns the name of its jobs."""
@@ -175,7 +176,7 @@ def rejected(said: str) -> str:
 def listed(runs: Path) -> dict[str, Entry] | None:
     """The jobs of a store in SLURM's list, those that ended minutes ago too; None if SLURM does not answer."""
     prefix = f"faudit-{store_token(runs)}-"
-    words = ["--noheader", "--array", "--states=all", f"--user={getpass.getuser()}"]
+    words = ["--noheader", "--array", "--states=all", f"--user={os.getuid()}"]
     done = asked(["squeue", *words, "--Format=" + ",".join(f"{column}:|" for column in COLUMNS)])
     if done.returncode:
         return None
