@@ -46,6 +46,7 @@ NO_TORCH = [
     "store/environment", "store/run", "store/files", "store/summary", "store/index", "store/table",
     "audit/judge", "audit/strategies", "sweep/engine", "sweep/drive",
     "sweep/local", "sweep/display", "sweep/study", "sweep/estimate", "sweep/ray",
+    "sweep/slurm", "sweep/slurm_queue",
     "sweep/trackers/tracker", "sweep/trackers/tensorboard", "sweep/trackers/wandb", "sweep/trackers/mlflow",
     "sweep/run_update",
     "bench/protocol/cases", "bench/protocol/confusion", "papers/paper", "papers/claim", "papers/document",

@@ -29,6 +29,7 @@ WATCH, UNDISTURBED, COMPARE, CONTROL = (
 )
 SECOND = "test_every_number_is_that_of_a_second_computation"
 HANDMADE = "test_cosine_ratio_and_signs_are_those_of_a_computation_by_hand"
+ANSWERED = "test_a_job_that_was_answered_is_gone_before_its_run_is_submitted_again"
 SAME_BITS = "test_training_is_the_same_bit_for_bit"
 IN_PLACE = "test_gradients_equal_a_slow_loop_though_activations_write_in_place"
 TRUE_CREDIT = "test_the_true_gradient_as_credit_has_gamma_one_its_negative_minus_one_and_a_random_one_nothing"
@@ -131,6 +132,11 @@ DEFECTS = [
            "normalised(credit, self.credit_eps) / len(x)", "normalised(credit, self.credit_eps)", HAND),
     Defect("one clip for all blocks together", "rules/local.py",
            "blocks.index(part(name)) for name in names", "0 for name in names", JOINT),
+    Defect("the last job of a run owns it, not the first", "sweep/slurm_queue.py",
+           "key=lambda entry: number(entry.job), reverse=True", "key=lambda entry: number(entry.job)",
+           "tests/sweep/test_slurm_jobs.py::test_the_first_job_of_a_run_owns_it"),
+    Defect("a job that was answered and not gone gets its run again", "sweep/slurm.py",
+           "self._over.add(number)", "pass", f"tests/sweep/test_slurm_jobs.py::{ANSWERED}"),
     Defect("FA from the summed loss", "rules/fa.py",
            "net.loss(net.readout(params, h_last), y)",
            'net.loss(net.readout(params, h_last), y, reduction="sum")', HAND),

@@ -18,7 +18,7 @@ from faudit.errors import ConfigError
 from faudit.registry import Registry
 from faudit.store.run import Run
 from faudit.sweep import estimate
-from faudit.sweep.engine import Start
+from faudit.sweep.engine import Flags, Start
 from faudit.train import fit
 from tests.support.fabricate import write
 from tests.support.runs import TINY
@@ -59,10 +59,10 @@ def test_a_dry_run_says_what_is_there_and_how_long_the_rest_takes(
     assert sorted((tmp_path / "runs").rglob("*.json*")) == before
 
 
-def pretend(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start:
+def pretend(runs: Path, *, data_dir: Path | None, jobs: int | None, flags: Flags) -> Start:
     """The starter of an engine that only this file has."""
-    if address:
-        raise ConfigError(f"there is nothing at {address}")
+    if flags.address:
+        raise ConfigError(f"there is nothing at {flags.address}")
     return Start(lambda todo: pytest.fail("a dry run starts nothing"), elsewhere=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from faudit.cli.flags import Parser, add_runs, add_trackers, count, trackers_of
@@ -37,7 +38,7 @@ def add_flags(own: Parser) -> None:
         choices=list(ENGINES),
         default="local",
         metavar="|".join(ENGINES),
-        help="local: processes on this machine; ray: tasks on a Ray cluster (default: local)",
+        help="local: processes on this machine; ray: tasks on a Ray cluster; slurm: jobs of SLURM (default: local)",
     )
     own.add_argument(
         "--address", metavar="A", help="HOST:PORT of a Ray cluster, or auto (default: start Ray on this machine)"
@@ -48,16 +49,35 @@ def add_flags(own: Parser) -> None:
     own.add_argument("--retry-failed", action="store_true", help="train failed runs again, from epoch 0")
     own.add_argument("--max-runs", type=count, metavar="N", help="most runs that a study may have (default: 10,000)")
     add_trackers(own)
+    add_slurm(own)
+
+
+def add_slurm(own: Parser) -> None:
+    group = own.add_argument_group("only with --engine slurm")
+    group.add_argument("--partition", metavar="P", help="partition of the jobs (default: SLURM's own)")
+    group.add_argument("--time-limit", metavar="T", help="of one job: minutes, H:M:S or D-H:M:S (default: 1:00:00)")
+    group.add_argument("--memory", metavar="M", help="memory of one run, such as 4G (default: SLURM's own)")
+    group.add_argument("--cpus", type=count, metavar="N", help="CPUs of one run (default: its threads)")
+    group.add_argument("--runs-per-job", type=count, metavar="N", help="runs that a job trains in turn (default: 1)")
+    group.add_argument("--log-dir", type=Path, metavar="DIR", help="folder of the logs (default: slurm in the store)")
+    group.add_argument(
+        "--sbatch",
+        action="append",
+        metavar="KEY=VALUE",
+        help="another option of sbatch, such as account=lab; repeatable",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from faudit.store.run import Run, Status, must_not_begin_again
     from faudit.sweep.drive import drive
+    from faudit.sweep.engine import Flags
     from faudit.sweep.study import LIMIT, read
 
     given = {} if args.threads is None else {"threads": args.threads}
     configs = read(args.study, given, limit=LIMIT if args.max_runs is None else args.max_runs)
-    start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, address=args.address)
+    flags = Flags(**{one.name: getattr(args, one.name) for one in fields(Flags)})
+    start = ENGINES[args.engine](args.runs, data_dir=args.data_dir, jobs=args.jobs, flags=flags)
     new = [config for config in configs if Run(args.runs / config.run_id).status == Status.NEW]
     for config in new:
         must_not_begin_again(config, args.runs)
@@ -70,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
         remark(refuse_other_data(configs, args.runs, data_dir=args.data_dir))
     if args.dry_run:
-        return forecast(configs, runs=args.runs, jobs=args.jobs)
+        return forecast(configs, runs=args.runs, jobs=args.jobs or start.at_once)
     outcome = drive(configs, args.runs, start=start, retry_failed=args.retry_failed, trackers=trackers_of(args))
     complain(f"{name}: {reason}" for name, reason in {**outcome.failed, **outcome.left}.items())
     if outcome.failed and not args.retry_failed:
@@ -89,6 +109,7 @@ def forecast(configs: Sequence[RunConfig], *, runs: Path, jobs: int | None) -> i
     rows = [[one.config.run_id, one.state, f"{one.epochs}/{one.config.epochs}", one.about] for one in plan.runs]
     say(listed(COLUMNS, rows, left=COLUMNS))
     remark(plan.damaged)
-    for line in plan.lines(jobs or max(1, cores() // max(config.threads for config in configs))):
+    at_once = jobs or max(1, cores() // max(config.threads for config in configs))
+    for line in plan.lines(min(at_once, len(configs))):
         print(line)
     return 0

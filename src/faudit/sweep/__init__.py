@@ -38,5 +38,6 @@ ENGINES: Registry[Starter] = Registry(
     {
         "local": "faudit.sweep.local:starter",
         "ray": "faudit.sweep.ray:starter",
+        "slurm": "faudit.sweep.slurm:starter",
     },
 )

@@ -1,8 +1,8 @@
 """The engine contract, and the code that every engine's worker runs.
 
 An engine takes runs and returns one answer for each. It trains in processes of this machine (``local``) or on a
-cluster (``ray``). ``drive`` uses only the interface in this file. An engine writes the files of a run into the driver's
-store before it returns the answer that the run has ended.
+cluster (``ray``, ``slurm``). ``drive`` uses only the interface in this file. An engine writes the files of a run into
+the driver's store before it returns the answer that the run has ended.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faudit.config import RunConfig
-from faudit.errors import OUT_OF_MEMORY, FauditError, LockedError, is_out_of_memory
+from faudit.errors import OUT_OF_MEMORY, ConfigError, FauditError, LockedError, is_out_of_memory
 from faudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -65,16 +65,48 @@ class Start:
 
     engine: Callable[[Sequence[RunConfig]], Engine]
     elsewhere: bool = False  # whether its workers may have data and devices that this machine does not have
+    at_once: int | None = None  # most runs side by side, if the cores of this machine do not decide it
 
     def __call__(self, todo: Sequence[RunConfig]) -> Engine:
         """Start the engine for these runs."""
         return self.engine(todo)
 
 
+RAY, SLURM = {"engine": "ray"}, {"engine": "slurm"}  # the engine that reads a flag
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the command line says to one engine alone. None means that the flag was not given."""
+
+    address: str | None = field(default=None, metadata=RAY)
+    partition: str | None = field(default=None, metadata=SLURM)
+    time_limit: str | None = field(default=None, metadata=SLURM)
+    memory: str | None = field(default=None, metadata=SLURM)
+    cpus: int | None = field(default=None, metadata=SLURM)
+    runs_per_job: int | None = field(default=None, metadata=SLURM)
+    log_dir: Path | None = field(default=None, metadata=SLURM)
+    sbatch: Sequence[str] | None = field(default=None, metadata=SLURM)
+
+    def only(self, engine: str) -> None:
+        """Raise if a flag of another engine was given."""
+        for one in fields(self):
+            value, owner = getattr(self, one.name), one.metadata["engine"]
+            if value is not None and owner != engine:
+                got = " ".join(value) if isinstance(value, list) else str(value)
+                raise ConfigError(
+                    f"--{one.name.replace('_', '-')}: expected with --engine {owner}, got {got!r} without. "
+                    f"Add --engine {owner}."
+                )
+
+
+NO_FLAGS = Flags()
+
+
 class Starter(Protocol):
     """The function that each engine's module offers. It refuses flags that the engine cannot use."""
 
-    def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None) -> Start:
+    def __call__(self, runs: Path, *, data_dir: Path | None, jobs: int | None, flags: Flags) -> Start:
         """Return a ``Start`` for runs of the store ``runs``."""
 
 

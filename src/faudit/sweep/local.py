@@ -21,7 +21,7 @@ from pathlib import Path
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
 from faudit.sweep.drive import Outcome, drive
-from faudit.sweep.engine import Answer, Start, attempt, cores
+from faudit.sweep.engine import NO_FLAGS, Answer, Flags, Start, attempt, cores
 
 
 def run_all(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path | None, jobs: int) -> Outcome:
@@ -29,12 +29,11 @@ def run_all(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path | None, 
     return drive(configs, runs, start=starter(runs, data_dir=data_dir, jobs=jobs))
 
 
-def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None = None) -> Start:
+def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, flags: Flags = NO_FLAGS) -> Start:
     """Start workers on this machine. The default of ``jobs`` is the cores divided by the threads of a run."""
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs: expected a whole number ≥ 1, got {jobs}. Give one per core.")
-    if address is not None:
-        raise ConfigError(f"--address: expected with --engine ray, got {address!r} without. Add --engine ray.")
+    flags.only("local")
 
     def start(todo: Sequence[RunConfig]) -> Workers:
         threads = max(config.threads for config in todo)

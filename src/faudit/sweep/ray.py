@@ -29,7 +29,7 @@ from faudit.config import RunConfig
 from faudit.errors import ConfigError, FauditError, LockedError
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run
-from faudit.sweep.engine import Answer, Start, cores, loaded
+from faudit.sweep.engine import NO_FLAGS, Answer, Flags, Start, cores, loaded
 from faudit.sweep.run_update import HEADS, NEEDS_DATA, NEXT, RunUpdate, parts_of, task_function, write_down
 
 OBJECT_STORE = 256 * 2**20  # bytes, for a Ray on this machine: it holds only updates, since the workers read this disk
@@ -40,8 +40,10 @@ MAX_FAILURES = 2  # tasks that fail in a row on a node before it gets no more
 NODE = "ray.io/node-id"  # a label that Ray gives every node
 
 
-def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, address: str | None = None) -> Start:
-    """Run tasks on the cluster at ``address``, or start Ray on this machine."""
+def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, flags: Flags = NO_FLAGS) -> Start:
+    """Run tasks on the cluster at ``--address``, or start Ray on this machine."""
+    flags.only("ray")
+    address = flags.address
     try:
         import ray  # noqa: F401  # tests whether it is installed
     except ImportError:
