@@ -30,10 +30,12 @@ include_patterns = [
 ]
 exclude_patterns = ["README.md", "site", "src", "tests", "runs", "demo", "data", "dist", "tmp", ".*", "**/node_modules"]
 
-myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_enable_extensions = ["dollarmath"]
+myst_fence_as_directive = ["math"]
 myst_heading_anchors = 4
 myst_url_schemes = ("http", "https", "mailto", "repo")  # repo: a file that is no page, see pages.py
 highlight_language = "none"
+smartquotes = False  # two hyphens are a flag
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from importlib import import_module
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -23,12 +24,12 @@ def setup(app: Sphinx) -> dict[str, Any]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-class Generated(SphinxDirective):
+class Generated(SphinxDirective):  # type: ignore[misc]  # its types are skipped
     """Makes sections whose content is reStructuredText, as docstrings are."""
 
-    def section(self, title: str, *, label: str, text: str) -> nodes.section:
+    def section(self, title: nodes.Node, *, label: str, text: str) -> nodes.section:
         found = nodes.section(ids=[nodes.make_id(label)], names=[label])
-        found += nodes.title("", "", *([nodes.literal("", title)] if " " not in title else [nodes.Text(title)]))
+        found += nodes.title("", "", title)
         found += self.parse_text_to_nodes(f"````{{eval-rst}}\n{text}\n````")
         return found
 
@@ -37,7 +38,9 @@ class Api(Generated):
     """Every public name of faudit, by its kind."""
 
     def run(self) -> list[nodes.Node]:
-        public = {name: getattr(faudit, name) for name in faudit.__all__}
+        homes = {name: home for home, names in faudit._HOMES.items() for name in names}
+        public = {name: getattr(import_module(homes[name]), name) for name in faudit.__all__}
+        vars(faudit).update(public)  # or autodoc finds the package faudit.watch in place of the function
         tables = [name for name, value in public.items() if isinstance(value, Registry)]
         kinds = {
             "Functions": [
@@ -48,7 +51,7 @@ class Api(Generated):
             ],
             "Tables of names": [table(name, public[name]) for name in tables],
         }
-        return [self.section(title, label=title, text="\n\n".join(texts)) for title, texts in kinds.items()]
+        return [self.section(nodes.Text(title), label=title, text="\n\n".join(texts)) for title, texts in kinds.items()]
 
 
 class Members(Generated):
@@ -67,7 +70,7 @@ class Members(Generated):
         lines = (inspect.getdoc(home) or "").splitlines()
         readable(lines)
         text = "\n".join([*lines, "", f"*In the code:* ``{member.__module__}.{member.__name__}``"])
-        return self.section(name, label=f"{family.family} {name}", text=text)
+        return self.section(nodes.literal("", name), label=f"{family.family} {name}", text=text)
 
 
 def table(name: str, registry: Registry[Any]) -> str:

@@ -92,4 +92,4 @@ def shown(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
                 {".py": "python", ".ipynb": "json", ".toml": "toml"}.get(file.suffix, "none"),
             )
         body = highlighter.highlight_block(text, language) if highlighter else ""
-        yield f"{SHOWN}/{name}", {"title": name, "body": f"<h1>{name}</h1>\n{body}"}, "page.html"
+        yield f"{SHOWN}/{name}", {"title": name, "body": f'<h1 class="file">{name}</h1>\n{body}'}, "page.html"
