@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -29,6 +30,9 @@ def block(writer: Any, node: nodes.math_block) -> None:
 def mathml(node: nodes.Element, *, as_block: bool) -> str:
     tex = node.astext()
     try:
-        return str(tex2mathml(tex, as_block=as_block))
+        text = str(tex2mathml(tex, as_block=as_block))
     except MathError as error:
         raise ExtensionError(f"{node.source}:{node.line}: cannot show the formula {tex!r}: {error}") from None
+    return re.sub(
+        r"<mo([^>]*)>(?=[‖⟨⟩]</mo>)", r'<mo\1 stretchy="false">', text
+    )  # as LaTeX: only \left and \right stretch
