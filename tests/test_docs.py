@@ -40,7 +40,12 @@ LANGUAGES = (
     "{api}",
     *(f"{{members}} {family}" for family in FAMILIES),
 )
-RUN_WHOLE = ("tutorial.md", "own.md", "watch.md")  # pages whose commands are run too; the commands of others are parsed
+RUN_WHOLE = (
+    "tutorial.md",
+    "own.md",
+    "watch.md",
+    "extend.md",
+)  # pages whose commands are run too; the commands of others are parsed
 DRAWN = (ROOT / "docs", "tutorial.json")  # the numbers of the figure that the tutorial shows
 
 
@@ -136,7 +141,7 @@ def test_a_page_runs_as_a_reader_would_follow_it(
 
 def run_blocks(page: Path, *, capsys: pytest.CaptureFixture[str], shell_in: Path | None = None) -> list[Block]:
     """Run the blocks of a page in order, Python in one namespace, and compare the outputs. Returns what was run."""
-    namespace: dict[str, object] = {"__name__": "__page__"}
+    namespace: dict[str, object] = {"__name__": "__main__"}
     printed, ran = "", list[Block]()
     for block in blocks_of(page):
         if block.language == "output":
@@ -152,7 +157,7 @@ def run_blocks(page: Path, *, capsys: pytest.CaptureFixture[str], shell_in: Path
             settings.write_text(block.text)
             assert read_study(settings).runs, block
         elif block.language == "python" and block.file is None:
-            exec(compile(block.text, str(block), "exec"), namespace)
+            exec(compile(block.text, str(block), "exec", dont_inherit=True), namespace)
             printed = capsys.readouterr().out
         elif block.language == "sh" and shell_in is not None:
             printed = "".join(output_of(line, shell_in) for line in block.commands())

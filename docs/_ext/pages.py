@@ -6,6 +6,7 @@ README.md, or to a list of its files.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -84,12 +85,20 @@ def shown(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     highlighter = getattr(app.builder, "highlighter", None)
     for name in sorted({name for names in linked(app.env).values() for name in names}):
         file = Path(app.srcdir) / name
-        if file.is_dir():
-            text, language = "\n".join(sorted(one.name for one in file.iterdir())), "none"
-        else:
-            text, language = (
-                file.read_text(),
-                {".py": "python", ".ipynb": "json", ".toml": "toml"}.get(file.suffix, "none"),
-            )
-        body = highlighter.highlight_block(text, language) if highlighter else ""
+        language = {".py": "python", ".ipynb": "python", ".toml": "toml"}.get(file.suffix, "none")
+        body = highlighter.highlight_block(text_of(file), language) if highlighter else ""
         yield f"{SHOWN}/{name}", {"title": name, "body": f'<h1 class="file">{name}</h1>\n{body}'}, "page.html"
+
+
+def text_of(file: Path) -> str:
+    """The text of a file; the cells of a notebook, one after another; the names in a folder."""
+    if file.is_dir():
+        return "\n".join(sorted(one.name for one in file.iterdir()))
+    if file.suffix == ".ipynb":
+        cells = json.loads(file.read_text())["cells"]
+        return "\n\n".join(cell_text(cell["cell_type"], "".join(cell["source"])) for cell in cells)
+    return file.read_text()
+
+
+def cell_text(kind: str, text: str) -> str:
+    return text if kind == "code" else "\n".join(f"# {line}".rstrip() for line in text.splitlines())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -93,3 +94,22 @@ def test_the_references_hold_every_command_and_every_public_name(site: Path) -> 
 def test_formulas_are_mathml(site: Path) -> None:
     concepts = (site / "docs" / "concepts.html").read_text()
     assert concepts.count("<math") > 50 and "$" not in re.sub(r"<(script|style).*?</\1>", "", concepts, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pages_fit_a_phone_and_say_nothing_on_the_console(site: Path, browser: Any, dark: bool) -> None:
+    """Wide tables, formulas and code scroll by themselves, not the page."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark" if dark else "light")
+    page, said, asked = context.new_page(), list[str](), list[str]()
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    wide = []
+    for path in pages(site):
+        if path == site / "index.html":  # it leads on at once
+            continue
+        page.goto(path.as_uri())
+        if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+            wide.append(str(path.relative_to(site)))
+    context.close()
+    assert (wide, said) == ([], []) and all(url.startswith(("file:", "data:")) for url in asked)
