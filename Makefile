@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test fast build package clean
+.PHONY: demo test fast docs build package clean
 
 demo: $(VENV)/installed
 	$(BIN)/faudit demo
@@ -15,6 +15,10 @@ test: $(VENV)/installed-dev
 # What a developer runs while writing: the tests without those marked slow.
 fast: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# The documentation site in site/; a warning is an error. Open site/docs/index.html.
+docs: $(VENV)/installed-dev
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . site
 
 # A wheel and an sdist in dist/.
 build: $(VENV)/installed-dev
@@ -38,4 +42,4 @@ $(VENV)/installed-dev: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
