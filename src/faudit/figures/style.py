@@ -236,7 +236,7 @@ def footnote(
     elif elsewhere:
         named = [f"{NET_NAMES.get(net, net)}: {DATA_NAMES.get(other, other)}" for net, other in elsewhere.items()]
         data += f" ({', '.join(named)})"
-    seeds, band = ("seeds", f"; {what}") if counts[-1] > 1 else ("seed", "")
+    seeds, band = ("seeds", f"; {what.removesuffix('.')}") if counts[-1] > 1 else ("seed", "")
     rehearsal = "Not the paper's recipe: " if numbers["rehearsal"] else ""
     text = f"{rehearsal}{data}, {epochs} epochs, {n} {seeds}{band}.{tail}"
     picture.supxlabel(textwrap.fill(text, int(22 * picture.get_figwidth()), break_on_hyphens=False), fontsize=6)
