@@ -28,6 +28,9 @@ WATCH, UNDISTURBED, COMPARE, CONTROL = (
     f"tests/watch/test_{name}.py" for name in ("loop", "undisturbed", "compare", "control")
 )
 SECOND = "test_every_number_is_that_of_a_second_computation"
+AT_TAPS = "test_the_gradient_is_judged_at_the_states_at_which_audit_model_judges_it"
+NOT_MEASURED = "tests/watch/test_refusals.py"
+OWN_BACKWARD = "test_a_backward_pass_of_its_own_is_refused_unless_a_plain_twin_tells_the_gradient"
 HANDMADE = "test_cosine_ratio_and_signs_are_those_of_a_computation_by_hand"
 ANSWERED = "test_a_job_that_was_answered_is_gone_before_its_run_is_submitted_again"
 SAME_BITS = "test_training_is_the_same_bit_for_bit"
@@ -188,6 +191,15 @@ DEFECTS = [
            "value.copy_(began[name])\n\n    handle", "pass\n\n    handle", CONTROL),
     Defect("the credit of a block held against its input", "watch/blocks.py",
            "return self.blocks + 1", "return self.blocks", f"{WATCH}::{SECOND}"),
+    Defect("the gradient judged where nothing is compared", "audit/checks/check.py",
+           "return found[1:] if self.is_watched else found", "return found", f"{WATCH}::{AT_TAPS}"),
+    Defect("any backward pass taken for the derivative", "watch/plain.py",
+           "if is_close(shares[-1], 1.0):", "if True:", f"{NOT_MEASURED}::{OWN_BACKWARD}"),
+    Defect("trust without what it covers", "audit/judge.py",
+           "if covers and verdict == TRUSTWORTHY else verdict", "if False else verdict",
+           "tests/watch/test_commands.py::test_audit"),
+    Defect("a control that writes into the run", "watch/loop.py",
+           "before, self._is_idle = self._is_idle, True", "before = self._is_idle", CONTROL),
     Defect("a null of shuffled samples", "watch/reading.py",
            "(scores @ frame(credit.shape[1], rank, generator).to(scores).T).to(credit)",
            "credit[torch.randperm(len(credit), generator=generator)]", f"{READING}::{AS_WIDE}"),
