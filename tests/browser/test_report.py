@@ -15,7 +15,9 @@ import pytest
 from faudit.config import RunConfig
 from faudit.report.page import html
 from faudit.store.run import Run, runs_in
+from tests.browser.conftest import SHOTS
 from tests.support import fabricate, stores
+from tests.support.paths import ROOT
 from tests.support.stores import SCRIPT, look
 
 pytest.importorskip("vl_convert", reason="the page needs vl-convert-python")
@@ -183,6 +185,26 @@ def test_a_script_in_a_name_or_reason_is_shown_as_text(opened: Any, store: Path,
     assert here.page.locator("script").count() == 4 and not here.said
 
 
+def test_the_runs_of_the_demo_with_three_seeds(opened: Any, tmp_path: Path) -> None:
+    """Real runs, whose verdicts come from their rows; the numbers of the first screen are theirs."""
+    store = ROOT / "evidence" / "digits"
+    (tmp_path / "report.html").write_text(html(look(store)))
+    here = opened((tmp_path / "report.html").as_uri())
+    last: dict[str, list[float]] = {}
+    for run in runs_in(store):
+        config = run.config()
+        if config.rule in ("bp", "fa", "frozen-dfa"):  # one method each
+            last.setdefault(config.rule, []).append(run.rows()[-1]["test_acc"])
+    shown = dict(zip(here.cells("methods-table", 0), here.cells("methods-table", 3), strict=True))
+    for rule, values in last.items():
+        (told,) = [text for name, text in shown.items() if name.startswith(f"{rule} on ")]
+        assert told.split()[0] == f"{sum(values) / 3:.4f}" and "n = 3" in told
+    here.page.locator("#layers").scroll_into_view_if_needed()
+    here.page.wait_for_selector("#map-gamma svg")
+    here.shot("demo", full_page=True)
+    assert not here.said and len(here.asked) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "width", "dark"), [("phone", 390, False), ("phone-dark", 390, True), ("laptop-dark", 1280, True)]
 )
@@ -199,12 +221,13 @@ def test_no_size_or_theme_overflows(opened: Any, address: str, name: str, width:
     assert not here.said
 
 
-def test_it_prints_light_and_whole(opened: Any, address: str, tmp_path: Path) -> None:
+def test_it_prints_light_and_whole(opened: Any, address: str) -> None:
     from pypdf import PdfReader
 
     here = opened(address, dark=True)
-    here.page.pdf(path=tmp_path / "report.pdf", format="A4", print_background=True)
-    text = " ".join(page.extract_text() for page in PdfReader(tmp_path / "report.pdf").pages)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    here.page.pdf(path=SHOTS / "print.pdf", format="A4", print_background=True)  # kept for people to look at
+    text = " ".join(page.extract_text() for page in PdfReader(SHOTS / "print.pdf").pages)
     assert "Can these results be trusted?" in text and "Reporting template" in text
     here.page.emulate_media(media="print")
     assert here.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
