@@ -15,9 +15,8 @@ import pytest
 from faudit.config import RunConfig
 from faudit.report.page import html
 from faudit.store.run import Run, runs_in
-from tests.browser.conftest import SHOTS
 from tests.support import fabricate, stores
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, SHOTS
 from tests.support.stores import SCRIPT, look
 
 pytest.importorskip("vl_convert", reason="the page needs vl-convert-python")

@@ -130,9 +130,14 @@ def test_exit_codes_and_a_table(
     assert [line.split()[0] for line in (first, second)] == ["1", "3"] and rest[0].startswith("64 samples, accuracy")
     assert (first.split()[4] == "–") is ("--credit" not in words)
     verdict = {0: "trustworthy", 1: "needs walk-back", 3: "inconclusive"}[code]
-    assert rest[1] == verdict and rest[2].startswith("    ")
+    covers = " (network only: no credit signal was given)" if code == 0 and "--credit" not in words else ""
+    assert rest[1] == verdict + covers and rest[2].startswith("    ")
     text = page.read_text()
-    assert f"**{verdict}**" in text and "| 3 |" in text and ("| points |" if "paper" in words else "| depth |") in text
+    assert (
+        f"**{verdict}{covers}**" in text
+        and "| 3 |" in text
+        and ("| points |" if "paper" in words else "| depth |") in text
+    )
 
 
 @pytest.mark.slow

@@ -204,7 +204,7 @@ def test_a_job_that_was_answered_is_gone_before_its_run_is_submitted_again(tmp_p
     queue = Listed(tmp_path)
     engine = Jobs(tmp_path, None, jobs=None, queue=queue)
     given(engine, [TINY])
-    engine._end("10_0", Answer("held", "by a process"))
+    engine.end("10_0", Answer("held", "by a process"))
     assert engine.answers(timeout=0) == [(TINY, Answer("held", "by a process"))]
     assert not given(engine, [TINY]) and len(queue.arrays) == 1 and engine.running == [TINY]
     queue.entries.clear()
@@ -250,10 +250,10 @@ def test_a_large_study_is_given_in_large_parts(tmp_path: Path, monkeypatch: pyte
     engine = Jobs(tmp_path, None, jobs=None, queue=queue)
     given(engine, runs[:4])
     assert not engine.free
-    engine._end("10_0", Answer("ended"))
+    engine.end("10_0", Answer("ended"))
     engine.answers(timeout=0)
     assert not engine.free, "one place is no large part"
-    engine._end("10_1", Answer("ended"))
+    engine.end("10_1", Answer("ended"))
     engine.answers(timeout=0)
     assert engine.free
 

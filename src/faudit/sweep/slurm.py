@@ -245,9 +245,9 @@ class Jobs:
                 self._shared = True
                 error = job.handle.exception()
                 if error:
-                    self._end(number, Answer("died", f"its job {number}: {last_line(error)}"))
+                    self.end(number, Answer("died", f"its job {number}: {last_line(error)}"))
                 else:
-                    self._end(number, Answer("died", f"its job {number} did not train it"), job.handle.result())
+                    self.end(number, Answer("died", f"its job {number} did not train it"), job.handle.result())
 
     def _look(self) -> None:
         """Find the jobs that have ended without a result."""
@@ -260,7 +260,7 @@ class Jobs:
                 job.gone = 0
                 if entry.reason in NEVER:
                     self._queue.cancel([number])
-                    self._end(number, Answer("refused", f"SLURM will never start its job: {entry.reason}"))
+                    self.end(number, Answer("refused", f"SLURM will never start its job: {entry.reason}"))
             else:
                 job.gone += 1
                 if entry and entry.code == NOT_SHARED and not self._shared:
@@ -269,9 +269,9 @@ class Jobs:
                         "Choose a --runs directory on a disk that every node has at the same path."
                     )
                 if job.gone >= LOOKS:
-                    self._end(number, Answer("died", f"its job {number} {how_it_ended(entry)}"))
+                    self.end(number, Answer("died", f"its job {number} {how_it_ended(entry)}"))
 
-    def _end(self, number: str, answer: Answer, answers: Mapping[str, Answer] | None = None) -> None:
+    def end(self, number: str, answer: Answer, answers: Mapping[str, Answer] | None = None) -> None:
         """Answer the runs of a job, each with its own answer if it has one."""
         self._over.add(number)
         for name, config in self._jobs.pop(number).configs.items():
