@@ -297,7 +297,7 @@ def test_a_job_is_queued_again_only_if_it_wrote_a_checkpoint(tmp_path: Path, pro
     child = os.fork()
     if not child:
         task = Training([TINY], tmp_path, None)
-        task._began = task._written()
+        task.began = task.written()
         if progress:
             run = Run(tmp_path / TINY.run_id)
             run.path.mkdir()

@@ -23,7 +23,7 @@ from faudit.audit.judge import INCONCLUSIVE, NETWORK_ONLY, TRUSTWORTHY
 from faudit.cli.main import main
 from faudit.store.index import entries
 from faudit.store.run import Run
-from tests.watch.test_loop import DEPTH, MLP, train, watched
+from tests.support.watched import DEPTH, MLP, train, watched
 
 EPOCHS, NAME = 8, "dfa"  # the name of a rule of faudit, which the loop is not
 

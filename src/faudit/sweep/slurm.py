@@ -80,7 +80,7 @@ class Training:
         own = any(config.own for config in configs)
         self._places = [os.getcwd(), *filter(None, sys.path)] if own else []  # where own members are
         self._ids = [config.run_id for config in configs]
-        self._began: list[int] = []
+        self.began: list[int] = []
 
     def __call__(self) -> dict[str, Answer]:
         sys.path += [place for place in self._places if place not in sys.path]
@@ -95,7 +95,7 @@ class Training:
                 os._exit(1)
 
         signal.signal(signal.SIGUSR2, told)
-        self._began, first = self._written(), first_jobs(self._runs)
+        self.began, first = self.written(), first_jobs(self._runs)
         return {
             name: Answer("held", f"job {first[name].job} trains it")
             if name in first
@@ -107,11 +107,11 @@ class Training:
         """submitit calls this when the job's time is up. It queues what is returned under the same id."""
         from submitit.helpers import DelayedSubmission
 
-        if self._written() == self._began:
+        if self.written() == self.began:
             os._exit(STUCK)
         return DelayedSubmission(self)
 
-    def _written(self) -> list[int]:
+    def written(self) -> list[int]:
         """When the checkpoint of each run was written."""
         files = [Run(self._runs / name).checkpoint for name in self._ids]
         return [file.stat().st_mtime_ns if file.exists() else 0 for file in files]
