@@ -114,7 +114,7 @@ def writes(
         weights = checkpoint.fingerprint(experiment.state.params)
         ended = {**summary(run.rows()), "weights_sha256": weights, "peak_bytes": peak_bytes()}
         if experiment.dataset.classes:
-            ended[answers.KEY] = answers.packed(test_right(experiment).numpy())
+            ended[answers.KEY] = answers.packed(test_right(experiment).tolist())
         run.finish(ended)
         yield None
 

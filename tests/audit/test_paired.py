@@ -28,9 +28,9 @@ Bits = NDArray[np.bool_]
 def asked(ours: Bits, frozen: Bits) -> Case:
     """A case with these answers of a run and its control."""
     n = len(ours)
-    control = Control("frozen", float(frozen.mean()), right=answers.packed(frozen))
+    control = Control("frozen", float(frozen.mean()), right=answers.packed(frozen.tolist()))
     plain = case(frozen=None, samples=n, test_acc=float(ours.mean()))
-    return replace(plain, frozen=(control,), right=answers.packed(ours))
+    return replace(plain, frozen=(control,), right=answers.packed(ours.tolist()))
 
 
 def bits(n: int, wrong: list[int]) -> Bits:
@@ -92,13 +92,21 @@ def test_without_answers_the_interval_is_that_of_depth_and_the_reason_says_so() 
     assert earlier.right is None, "only the answers at the end are kept"
 
 
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 360])
+def test_bits_come_back_in_order(n: int) -> None:
+    right = [bool(place % 3) for place in range(n)]
+    found = answers.unpacked(answers.packed(right), n)
+    assert [bool(found >> (n - 1 - place) & 1) for place in range(n)] == right and found.bit_length() <= n
+
+
 def test_a_run_keeps_its_answers_and_is_compared_with_its_control_by_them(tmp_path: Path) -> None:
     config = RunConfig(epochs=5, width=16, depth=1)
     run, frozen = fit(config, tmp_path), fit(control_of(config), tmp_path)
     for one in (run, frozen):
         text, last = answers.of(one), one.rows()[-1]
         assert text is not None
-        assert answers.unpacked(text, last["test_samples"]).mean() == pytest.approx(last["test_acc"], abs=1e-12)
+        right = answers.unpacked(text, last["test_samples"]).bit_count()
+        assert right / last["test_samples"] == pytest.approx(last["test_acc"], abs=1e-12)
     control = ControlIndex(tmp_path).control(config)
     assert control is not None and control.right == answers.of(frozen)
     assert judged_again(run, PROTOCOLS["faudit-4"], beside=ControlIndex(tmp_path)) is None, "it was not audited"
@@ -106,7 +114,7 @@ def test_a_run_keeps_its_answers_and_is_compared_with_its_control_by_them(tmp_pa
 
 def test_answers_of_another_number_of_samples_are_damage(tmp_path: Path) -> None:
     run = fit(RunConfig(epochs=1, width=8, depth=1), tmp_path)
-    for text in (answers.packed(np.ones(9, dtype=bool)), "no base64 ü", "AAA"):
+    for text in (answers.packed([True] * 9), "no base64 ü", "AAA"):
         said = {**(run.outcome() or {}), answers.KEY: text}
         write_json(run.path / "done.json", sealed(said))
         with pytest.raises(StoreError, match=r"done.json is damaged: test_right: expected one bit for each of 360"):

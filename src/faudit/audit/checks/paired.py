@@ -39,7 +39,7 @@ def sample_by_sample(right: str, control: Control, *, samples: int) -> tuple[flo
     """The share of errors removed and its interval, from the answers of both networks."""
     assert control.right is not None, "the caller chose a control with answers"
     ours, frozen = unpacked(right, samples), unpacked(control.right, samples)
-    errors, before = float((~ours).sum()) + 0.5, float((~frozen).sum()) + 0.5
-    spread = 1.96 * sqrt((float((ours != frozen).sum()) + 1.0) / (errors * before))
+    errors, before = samples - ours.bit_count() + 0.5, samples - frozen.bit_count() + 0.5
+    spread = 1.96 * sqrt(((ours ^ frozen).bit_count() + 1.0) / (errors * before))
     ratio = errors / before
     return 1 - ratio, 1 - ratio * exp(spread), 1 - ratio * exp(-spread)

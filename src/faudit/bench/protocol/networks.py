@@ -79,7 +79,7 @@ def measured(task: Task) -> tuple[Row, str]:
         if task.case:
             experiment = CASES[task.case].ended(experiment)
         row = measure(experiment, config.epochs, train_loss=None, seconds=0.0)
-        return row, answers.packed(test_right(experiment).numpy())
+        return row, answers.packed(test_right(experiment).tolist())
 
 
 def all_rows(seeds: Sequence[int], *, out: Path, jobs: int) -> Iterator[tuple[int, int]]:
