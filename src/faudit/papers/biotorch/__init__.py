@@ -18,8 +18,8 @@ PAPER = Paper(
     claims=CLAIMS,
     notes=(
         "The paper trains for 100 epochs, our runs for 10. Its settings for MNIST are not public. The rate 1e-3 is "
-        "that of BioTorch's own LeNet configurations; with .01, FA did not learn (one seed, accuracy .30). The feedback "
-        "starts as in BioTorch (Xavier, uniform). No weight decay and torch's initial weights are ours. BioTorch's uSF "
-        "is the plain sign of W, ours is scaled to the size of the initial feedback."
+        "that of BioTorch's own LeNet configurations; with .01, FA did not learn (one seed, accuracy .30). The "
+        "feedback starts as in BioTorch (Xavier, uniform). No weight decay and torch's initial weights are ours. "
+        "BioTorch's uSF is the plain sign of W, ours is scaled to the size of the initial feedback."
     ),
 )
