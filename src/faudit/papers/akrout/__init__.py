@@ -17,7 +17,7 @@ PAPER = Paper(
     recipe=study_recipe("akrout"),
     claims=CLAIMS,
     notes=(
-        "WM's accuracy after the first pass depends on the seed: .780 with a standard deviation of .003 over five seeds "
-        "(evidence/papers/akrout/first-pass), against .785 of the authors' one seed."
+        "WM's accuracy after the first pass depends on the seed: .780 with a standard deviation of .003 over five "
+        "seeds (evidence/papers/akrout/first-pass), against .785 of the authors' one seed."
     ),
 )
