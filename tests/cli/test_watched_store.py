@@ -72,7 +72,7 @@ def test_an_audit_a_comparison_a_plot_and_a_table(store: Path, tmp_path: Path, c
         said(capsys, 0, "export", "--format", "csv", "--out", "-", *words)[0].count("\n") == 13
     )  # a head, and 4 runs of 3 rows
     _, err = said(capsys, 2, "figure", "snapshot-resmlp", "--out", str(tmp_path / "f.png"), *words)
-    assert "snapshot-resmlp lacks" in err
+    assert "snapshot-resmlp shows runs that faudit trained" in err
 
 
 def test_the_page_and_the_live_page_show_their_verdicts_and_their_settings_as_text(store: Path) -> None:
