@@ -239,7 +239,7 @@ def test_a_notebook_shows_the_picture_and_text_stays_text(store: Path) -> None:
 
 @pytest.mark.slow
 def test_a_thousand_runs_are_plotted_within_five_seconds(tmp_path: Path) -> None:
-    """Processor time, not time on the clock: the machine may be busy with other tests. Slow processors get 8 s."""
+    """Processor time, not time on the clock: the machine may be busy with other tests."""
     template = write(RunConfig(rule="dfa", epochs=30, seed=10**6), tmp_path / "template").path
     files = {path.name: path.read_text() for path in template.iterdir()}
     for seed in range(1000):
@@ -255,5 +255,9 @@ def test_a_thousand_runs_are_plotted_within_five_seconds(tmp_path: Path) -> None
         f"import resource\nfrom faudit.cli.main import main\nassert main({words!r}) == 0\n"
         "used = resource.getrusage(resource.RUSAGE_SELF)\nprint(used.ru_utime + used.ru_stime)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout.split()[-1]) <= 8.0
+
+    def spent() -> float:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        return float(done.stdout.split()[-1])
+
+    assert min(spent() for _ in range(3)) <= 5.0
