@@ -47,7 +47,7 @@ def script() -> str:
 
 
 def bundled() -> str:
-    """The script as vl-convert makes it, in a process of its own, because its engine ends the process without memory."""
+    """The script as vl-convert makes it, in a process of its own: its engine ends the process if memory is short."""
     with tempfile.TemporaryDirectory() as empty:  # no file of the user's folder may hide a module
         made = subprocess.run([sys.executable, "-c", BUNDLE], capture_output=True, cwd=empty, check=False)
     if made.returncode != 0 or not made.stdout:
