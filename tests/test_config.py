@@ -177,7 +177,9 @@ def test_a_setting_nobody_reads_is_refused() -> None:
     (problem,) = RunConfig(rule="bp", clip=2.0).unused()
     assert problem.startswith("rule bp does not read clip") and problem.endswith("(it reads penalty)")
     assert list(RunConfig(rule="dfa", clip=2.0).unused()) == []
-    assert RunConfig(rule="dfa", clip=2.0).settings_of("rule") == {"penalty": 0.0, "clip": 2.0, "credit_eps": 1e-6}
+    assert RunConfig(rule="dfa", clip=2.0).settings_of("rule") == {
+        "penalty": 0.0, "clip": 2.0, "credit_eps": 1e-6, "credit_norm": "rms", "block_decay": 0.0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ with h_l cut from the graph. So autograd is exact inside a block, and no gradien
 embedding, the true loss teaches the readout. All parts use the same weights. So one ``autograd.grad``, which starts at
 each f_l with the signal ã_l, gives the gradient of every part. The numbers equal those of one optimizer and one pass
 per part. A rule that trains state of its own, such as an auxiliary net, adds the loss of that state to the same pass.
+Two settings are for experiments on why streams grow: ``credit_norm`` "none" leaves a_l as it is, and ``block_decay`` is
+a weight decay of the blocks alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,8 +22,8 @@ import torch
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, Trace, part
-from faudit.rules.rule import Rule, State, Step, trained_by
-from faudit.settings import number, setting
+from faudit.rules.rule import Group, Rule, State, Step, trained_by
+from faudit.settings import number, one_of, setting
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,14 @@ class LocalRule(Rule):
     penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²")
     clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block")
     credit_eps: float = setting(1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε)")
+    credit_norm: str = setting(
+        "rms", one_of(("rms", "none")), "normalise the credit of each sample, or teach with a itself"
+    )
+    block_decay: float = setting(0.0, number(0.0), "weight decay of the blocks; 0 for that of the run")
+
+    def groups(self, names: Collection[str]) -> list[Group]:
+        blocks = tuple(name for name in names if name.startswith("blocks."))
+        return [Group(blocks, weight_decay=self.block_decay)] if self.block_decay else []
 
     def step(
         self,
@@ -68,7 +79,8 @@ class LocalRule(Rule):
 
     def _signal(self, credit: Tensor) -> Tensor:
         """ã/n, the signal of the mean over the batch."""
-        return normalised(credit, self.credit_eps) / len(credit)
+        signal = credit if self.credit_norm == "none" else normalised(credit, self.credit_eps)
+        return signal / len(credit)
 
     def teaching(
         self, net: Net, params: Params, state: State, trace: Trace, loss: Tensor, y: Tensor, *, first: int
