@@ -192,7 +192,7 @@ def read_study(path: Path, overrides: Mapping[str, Any] | None = None, *, limit:
     try:
         document = read_toml(path, "study", advice="See docs/sweeps.md for what a study looks like.")
     except OSError as error:
-        known = f"{nearest(path, STUDIES)} Built-in studies: {', '.join(STUDIES)}."
+        known = f"{nearest(path, STUDIES) or '.'} Built-in studies: {', '.join(STUDIES)}."
         raise ConfigError(f"cannot read the study {path}: {error.strerror}. Give an existing file{known}") from None
     return study_of(document, overrides or {}, where=str(path), limit=limit)
 
