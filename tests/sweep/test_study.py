@@ -219,6 +219,8 @@ def test_numbers_of_thousands_of_digits_are_refused_in_a_line(tmp_path: Path, te
 def test_a_missing_file_names_the_nearest_built_in() -> None:
     with pytest.raises(ConfigError, match="did you mean 'penalties'"):
         read(Path("penaltiez"))
+    with pytest.raises(ConfigError, match=r"Give an existing file\. Built-in studies: faeval"):
+        read(Path("study.toml"))
 
 
 def test_the_built_in_studies_are_whole() -> None:
