@@ -67,6 +67,7 @@ STATS = "tests/test_stats.py"
 OWN = "tests/test_own_members.py"
 TRAINED = "tests/watch/test_trained.py"
 OTHER_SOURCE = "test_an_unfinished_run_is_not_resumed_with_other_source"
+BY_SAMPLE = "tests/analysis/test_samples.py"
 PAIRED, WHERE = "tests/analysis/test_compare.py", "tests/store/test_where.py"
 UNFINISHED = "tests/cli/test_show.py::test_an_unfinished_run_does_not_show_the_accuracy_of_epoch_0"
 MISSING_ENTRY = "tests/laws/test_checks.py::test_a_missing_entry_is_not_measured_and_never_a_pass"
@@ -411,6 +412,20 @@ DEFECTS = [
            "student_p(self.t, self.n - 1)", "student_p(self.t, self.n)", PAIRED),
     Defect("a one-sided exact test", "stats.py",
            "flipped = (abs(fsum(", "flipped = ((fsum(", PAIRED),
+    Defect("seeds counted as further samples", "analysis/samples.py",
+           "for y in pairs", "for y in [x] * n", BY_SAMPLE),
+    Defect("a sample that both get wrong counted as a difference", "analysis/samples.py",
+           "(self.b & ~self.a).bit_count()", "self.b.bit_count()", BY_SAMPLE),
+    Defect("a one-sided test of McNemar", "stats.py",
+           "min(1.0, 2 * total / (1 << both))", "min(1.0, total / (1 << both))", BY_SAMPLE),
+    Defect("networks compared on other test samples", "analysis/samples.py",
+           "elif tested_on[0] != tested_on[1]:", "elif not tested_on:", BY_SAMPLE),
+    Defect("a setting that no run of a study reads", "sweep/study.py",
+           "for name in shared if not any(name in reads for reads in read)]", "for name in shared if not read]",
+           "tests/sweep/test_study.py"),
+    Defect("a setting that no run of an include reads", "sweep/study.py",
+           "in part.typed.items() if name not in reads]", "in part.typed.items() if not reads]",
+           "tests/sweep/test_study.py"),
     Defect("epoch 0's accuracy for an unfinished run", "store/summary.py",
            'if last.get("epoch") else None', "if rows else None", UNFINISHED),
     Defect("a run without a setting fails !=", "store/where.py",
