@@ -54,8 +54,6 @@ from faudit.watch.plain import is_meant, refuse_other_backward, unwrapped
 from faudit.watch.reading import Fresh, Loss, loss_of
 from faudit.watch.shadow import Shadow, apart, refuse_device
 
-LIGHT = ("norms", "gradients", "accuracy", "alignment")  # all that light watching measures; alignment needs a credit
-
 
 def watch(
     model: nn.Module,
