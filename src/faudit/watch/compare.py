@@ -191,6 +191,8 @@ def updates_of(model: nn.Module, given: Mapping[str, Tensor] | None) -> dict[str
                 "pass and before zero_grad, or give updates={name: tensor}."
             )
         return held
+    if not isinstance(given, Mapping):
+        raise ModelError(f"updates: expected a mapping from the names of parameters to tensors, got {described(given)}")
     for name, value in given.items():
         if name not in own:
             raise ModelError(f"updates: the model has no parameter {name!r}{nearest(name, own)}.")
@@ -198,5 +200,10 @@ def updates_of(model: nn.Module, given: Mapping[str, Tensor] | None) -> dict[str
             raise ModelError(
                 f"updates: {name!r}: expected the shape of the parameter, {list(own[name].shape)}, got "
                 f"{described(value)}"
+            )
+        if value.is_complex() or value.device != own[name].device:
+            raise ModelError(
+                f"updates: {name!r}: expected real numbers on the device of the parameter, {own[name].device}, got "
+                f"{described(value)} on {value.device}"
             )
     return dict(given)

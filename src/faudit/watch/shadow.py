@@ -115,7 +115,7 @@ def refuse_device(model: nn.Module, x: Inputs) -> None:
             there = ", ".join(sorted(map(str, places)))
             raise ModelError(
                 f"the batch: expected on the device of the model, {there}, got {value.device}. "
-                "Move it with x.to(device)."
+                "Move it there with .to(device)."
             )
 
 
