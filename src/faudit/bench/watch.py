@@ -65,7 +65,8 @@ def watch_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
             compare = partial(w.compare, *batch)
             pair: list[tuple[str, Callable[[], object]]] = [("step", step), ("compare", compare)]
             for _ in range(3):  # warm up
-                step(), compare()
+                step()
+                compare()
             for repeat in counted(range(repeats), lambda place: f"repeat {place + 1}"):
                 times["epoch"].append(seconds(partial(one_epoch, trained, 1)))
                 for row in range(ROWS):
