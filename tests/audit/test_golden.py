@@ -1,7 +1,8 @@
 """The committed runs have the verdicts that the code before checks became values gave them.
 
 ``golden_verdicts.json`` holds what that code said of every run under ``evidence/`` that it could judge without more
-data: verdict, reasons, and each check's status, value and first-fire epoch. Three things have other words since: the
+data: verdict, reasons, and each check's status, value and first-fire epoch. Runs of FA are left out, because FA has
+another rule for its embedding since. Three things have other words since: the
 protocol ``study`` is ``paper``, its two modes of a check are checks of their own, and a trustworthy verdict lists what
 passed.
 """
