@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -36,6 +38,27 @@ class Experiment:
     state: TrainState
     initial: Mapping[str, Tensor]  # the weights before the first step
 
+    def autocast(self) -> torch.autocast:
+        """The context of a training step under the setting ``amp``.
+
+        The cache of torch's autocast is off. It keeps a weight that was cast without a graph, and a later pass of the
+        same step that needs the gradient of this weight would get none.
+        """
+        is_on = self.config.amp != "none"
+        kind = getattr(torch, self.config.amp) if is_on else None
+        return torch.autocast(self.batches.device.type, kind, enabled=is_on, cache_enabled=False)
+
+    @cached_property
+    def buffer(self) -> tuple[Tensor, Tensor]:
+        """The evaluation buffer, moved to the device once."""
+        x, y = self.dataset.buffer(self.config.eval_size)
+        return x.to(self.batches.device), y.to(self.batches.device)
+
+    @cached_property
+    def test_set(self) -> tuple[Tensor, Tensor]:
+        """The test set, moved to the device once; it stays on the CPU if the training set does not fit there."""
+        return self.dataset.test_x.to(self.batches.home), self.dataset.test_y.to(self.batches.home)
+
 
 def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     """Build an experiment as it is before the first step; writes no files."""
@@ -59,7 +82,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     sample = dataset.normalise(dataset.train_x[:2])
     with started(config, "rule"):
         state = {
-            name: value.to(device, dtype if value.is_floating_point() else value.dtype)
+            name: value.to("cpu" if rule.on_host(name) else device, dtype if value.is_floating_point() else value.dtype)
             for name, value in rule.init(net, sample, named["feedback"]).items()
         }
     for name, value in (*params.items(), *state.items()):
@@ -178,6 +201,27 @@ def usable(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device: expected one that this machine has, got 'cuda' without CUDA. Use --device cpu.")
     return torch.device(device)
+
+
+@contextmanager
+def repeatable(device: str) -> Iterator[None]:
+    """Choose the algorithms of a GPU that give the same bits every time, and restore the choice afterwards.
+
+    An operation that has none warns. The CPU's algorithms repeat anyway.
+    """
+    if device == "cpu":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it is first used
+    chosen, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    tries = torch.backends.cudnn.benchmark
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(chosen, warn_only=warns)
+        torch.backends.cudnn.benchmark = tries
 
 
 @contextmanager

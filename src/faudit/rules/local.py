@@ -13,6 +13,7 @@ A rule that trains state of its own, such as an auxiliary net, adds the loss of 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import final
 
 import torch
@@ -97,18 +98,25 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
     names = [name for name in grads if name.startswith("blocks.")]
     if not names:
         return grads
-    tensors, blocks = [grads[name] for name in names], sorted({part(name) for name in names})
-    owner = torch.tensor([blocks.index(part(name)) for name in names], device=tensors[0].device)
+    tensors, parts = [grads[name] for name in names], tuple(map(part, names))
+    owner = owners(parts, tensors[0].device)
     squares = torch.stack(
         torch._foreach_norm(tensors)
     ).square()  # all blocks at once: many small operations would dominate the time of a step
-    norms = squares.new_zeros(len(blocks)).index_add_(0, owner, squares).sqrt()
+    norms = squares.new_zeros(len(set(parts))).index_add_(0, owner, squares).sqrt()
     factors = list((largest / (norms + 1e-6)).clamp(max=1.0)[owner].unbind())
     if are_apart(tensors):
         torch._foreach_mul_(tensors, factors)
         return grads
     scaled = torch._foreach_mul(tensors, factors)
     return {**grads, **dict(zip(names, scaled, strict=True))}
+
+
+@cache  # numbers of Python reach a GPU by a copy that waits, and every step needs these
+def owners(parts: tuple[str, ...], device: torch.device) -> Tensor:
+    """The place of each part among all of them."""
+    order = sorted(set(parts))
+    return torch.tensor([order.index(one) for one in parts], device=device)
 
 
 def are_apart(tensors: list[Tensor]) -> bool:
