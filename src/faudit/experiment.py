@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,15 +38,15 @@ class Experiment:
     state: TrainState
     initial: Mapping[str, Tensor]  # the weights before the first step
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self) -> AbstractContextManager[None]:
         """The context of a training step under the setting ``amp``.
 
         The cache of torch's autocast is off. It keeps a weight that was cast without a graph, and a later pass of the
         same step that needs the gradient of this weight would get none.
         """
-        is_on = self.config.amp != "none"
-        kind = getattr(torch, self.config.amp) if is_on else None
-        return torch.autocast(self.batches.device.type, kind, enabled=is_on, cache_enabled=False)
+        if self.config.amp == "none":
+            return nullcontext()
+        return torch.autocast(self.batches.device.type, getattr(torch, self.config.amp), cache_enabled=False)
 
     @cached_property
     def buffer(self) -> tuple[Tensor, Tensor]:
@@ -114,6 +114,8 @@ def refuse_pair(config: RunConfig, dataset: Dataset, *, net: Net, rule: Rule) ->
         reason = rule.refusal(net)
     if reason:
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
+    if config.amp != "none" and rule.no_amp is not None:
+        raise ConfigError(f"rule {config.rule} cannot train with amp {config.amp}: {rule.no_amp}. Leave --amp out.")
     refuse_vectors(config, dataset, net=net, rule=rule)
 
 

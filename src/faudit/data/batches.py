@@ -9,7 +9,7 @@ on the CPU and is moved in chunks from pinned memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,8 +87,11 @@ class Batches:
         self, order: Tensor, labels: Tensor, shifts: Tensor | None, flips: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         chunk = CHUNK * self.batch_size
-        # Indices, because a mask would be searched at every use, and a GPU would wait for what is found.
-        turned = [] if flips is None else [sent(part.nonzero().squeeze(1), self.home) for part in flips.split(chunk)]
+        turned: Sequence[Tensor] = ()
+        if flips is not None:  # as indices: a mask would be searched at every use, and a GPU would wait for the result
+            found = flips.nonzero().squeeze(1)
+            counts = [int(part.sum()) for part in flips.split(chunk)]
+            turned = sent(found % chunk, self.home).split(counts)
         order, labels = sent(order, self.home), sent(labels, self.device)
         shifts = None if shifts is None else sent(shifts, self.home)
         for number, start in enumerate(range(0, len(order), chunk)):

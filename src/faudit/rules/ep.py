@@ -134,6 +134,7 @@ class EP(Rule):
         "phase diverge",
     )
 
+    no_amp: ClassVar[str | None] = "its credit is a small shift of the states, which bfloat16 rounds away"
     reads_device: ClassVar[str | None] = "each batch asks whether its relaxation diverged, before the update"
 
     energy: str = setting("residual", one_of(("residual", "layered")), "energy over the taps, or over every layer")

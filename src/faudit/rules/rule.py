@@ -60,6 +60,7 @@ class Rule(ABC):
     no_control: ClassVar[str | None] = None  # the reason, if the rule can have no frozen control
     no_credit: ClassVar[str | None] = None  # the reason, if the rule has no signal at the taps
     reads_device: ClassVar[str | None] = None  # the reason, if a step waits for numbers of a GPU
+    no_amp: ClassVar[str | None] = None  # the reason, if bfloat16 would spoil its updates
     no_vectors: ClassVar[str | None] = None  # the reason, if the targets must be classes
 
     def refusal(self, net: Net) -> str | None:
