@@ -14,9 +14,9 @@ from faudit.experiment import Experiment, prepare
 from faudit.rules import RULES
 from faudit.store.checkpoint import weights
 from faudit.store.run import Run
-from faudit.train import fit, read, stream
+from faudit.train import fit, read
 from tests.support.nets import tiny_dataset
-from tests.support.runs import identical
+from tests.support.runs import survives_a_stop
 
 ROUNDING = 2.0**-8  # of one number in bfloat16
 AMP = RunConfig(rule="dfa", epochs=3, width=16, depth=2, batch_size=256, amp="bfloat16")
@@ -60,13 +60,9 @@ def test_probes_measure_in_the_type_of_the_run() -> None:
 
 
 def test_a_stopped_run_goes_on_bit_for_bit_and_its_weights_are_float32(tmp_path: Path) -> None:
-    run = Run(tmp_path / "a" / AMP.run_id)
-    rows = stream(AMP, run)
-    for _ in range(3):
-        next(rows)
-    rows.close()  # type: ignore[attr-defined]  # stream is a generator
-    identical(fit(AMP, tmp_path / "a"), fit(AMP, tmp_path / "b"))
-    assert {value.dtype for value in weights(run.checkpoint).values()} == {torch.float32}
+    survives_a_stop(AMP, tmp_path)
+    saved = weights(Run(tmp_path / "calm" / AMP.run_id).checkpoint)
+    assert {value.dtype for value in saved.values()} == {torch.float32}
 
 
 def test_amp_is_in_the_run_id_when_it_is_on() -> None:
@@ -87,5 +83,5 @@ def test_what_amp_would_spoil_is_refused_in_one_line(tmp_path: Path, config: Run
 
 
 def test_float16_is_not_offered() -> None:
-    with pytest.raises(ConfigError, match="amp: expected none or bfloat16, got 'float16'"):
+    with pytest.raises(ConfigError, match=r"^amp: expected .*bfloat16.*, got .*float16"):
         RunConfig(amp="float16")

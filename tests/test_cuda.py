@@ -12,10 +12,9 @@ from faudit.config import RunConfig
 from faudit.data.digits import digits
 from faudit.experiment import prepare, repeatable
 from faudit.store.checkpoint import weights
-from faudit.store.run import Run
 from faudit.tensors import sent
-from faudit.train import fit, one_epoch, stream
-from tests.support.runs import identical
+from faudit.train import fit, one_epoch
+from tests.support.runs import survives_a_stop
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 RULES = ("bp", "dfa", "fa-weights", "weight-mirror")
@@ -35,12 +34,7 @@ def test_a_run_on_a_gpu_has_the_weights_of_a_run_on_the_cpu(tmp_path: Path, rule
 @needs_cuda
 @pytest.mark.parametrize("amp", ["none", "bfloat16"])
 def test_a_run_that_was_stopped_on_a_gpu_goes_on_bit_for_bit(tmp_path: Path, amp: str) -> None:
-    config = SMALL.with_(rule="dfa", device="cuda", amp=amp)
-    rows = stream(config, Run(tmp_path / "a" / config.run_id))
-    for _ in range(3):
-        next(rows)
-    rows.close()  # type: ignore[attr-defined]  # stream is a generator
-    identical(fit(config, tmp_path / "a"), fit(config, tmp_path / "b"))
+    survives_a_stop(SMALL.with_(rule="dfa", device="cuda", amp=amp), tmp_path)
 
 
 @needs_cuda

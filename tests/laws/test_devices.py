@@ -32,8 +32,7 @@ NETS: dict[str, dict[str, Any]] = {
     "resnet": {"depth": 3, "width": 2},
     "cnn": {},
 }
-PAIRS = [(rule, "resmlp") for rule in RULES]
-PAIRS += [(rule, "mlp") for rule in RULES if rule not in RULES.controls]
+PAIRS = [(rule, net) for rule in RULES if rule not in RULES.controls for net in ("resmlp", "mlp")]  # as their controls
 PAIRS += [(rule, net) for rule in ("bp", "dfa", "fa-weights", "local-loss") for net in ("vit", "resnet", "cnn")]
 
 
