@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from faudit.train import test_accuracy as accuracy
 from tests.support.devices import META, Watched, on_device, watched
 from tests.support.nets import tiny_dataset
 
+Way = Callable[[], object]
 BATCH, BATCHES = 4, 5
 SAMPLES = BATCH * BATCHES
 DATA = replace(tiny_dataset(train=SAMPLES), crop=1, flip=True)
@@ -109,20 +111,24 @@ def test_every_tensor_of_a_run_is_on_its_device_but_what_the_rule_keeps_on_the_h
 def test_the_watch_sees_every_way_to_wait() -> None:
     """The law is worth what the watch sees: each of these is one way to wait, and one to mix devices."""
     there, here = torch.empty(3, device=META), torch.ones(3)
-    for wait in (lambda: float(there.sum()), lambda: bool(there.any()), there.tolist, there.cpu, lambda: int(there[0])):
-        with watched() as found:
-            wait()
-        assert len(found.reads) == 1 and not found.waits
-    for move in (
+    reads: list[Way] = [lambda: float(there.sum()), lambda: bool(there.any()), there.tolist, there.cpu]
+    moves: list[Way] = [
         lambda: here.to(META), lambda: there.copy_(here), lambda: here.to(META, non_blocking=True),
         lambda: here.pin_memory().to(META), lambda: torch.tensor([1.0], device=META), lambda: there.new_tensor([1.0]),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    shapes: list[Way] = [there.nonzero, lambda: there[there > 0]]
+    mixtures: list[Way] = [lambda: there + here, lambda: there[torch.tensor([0])]]
+    for read_it in reads:
+        with watched() as found:
+            read_it()
+        assert len(found.reads) == 1 and not found.waits
+    for move in moves:
         with watched() as found:
             move()
         assert len(found.waits) == 1 and not found.moves
-    for sync in (there.nonzero, lambda: there[there > 0]):
+    for shape in shapes:
         with pytest.raises(NotImplementedError), watched():
-            sync()
-    for mix in (lambda: there + here, lambda: there[torch.tensor([0])]):
+            shape()
+    for mix in mixtures:
         with pytest.raises(AssertionError, match="mixes tensors"), watched():
             mix()

@@ -27,7 +27,7 @@ class Watched(TorchDispatchMode):
     """Writes down every copy between the CPU and the device, and every number that is read from the device."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
         self.reads: list[str] = []  # the host waits for the device
         self.waits: list[str] = []  # copies to the device that the host waits for
         self.moves: list[tuple[int, ...]] = []  # the shapes of copies that it does not wait for
