@@ -27,7 +27,7 @@ FOREIGN, COPIES, READING = (f"tests/watch/test_{name}.py" for name in ("model", 
 WATCH, UNDISTURBED, COMPARE, CONTROL = (
     f"tests/watch/test_{name}.py" for name in ("loop", "undisturbed", "compare", "control")
 )
-DEVICES = "tests/laws/test_devices.py::test_an_epoch_reads_its_loss_once_and_moves_only_what_its_steps_draw"
+DEVICES = "tests/test_devices.py::test_an_epoch_reads_its_loss_once_and_moves_only_what_its_steps_draw"
 ROUNDED = "tests/test_amp.py::test_the_update_is_that_of_float32_but_for_the_rounding_of_bfloat16"
 SECOND = "test_every_number_is_that_of_a_second_computation"
 AT_TAPS = "test_the_gradient_is_judged_at_the_states_at_which_audit_model_judges_it"
