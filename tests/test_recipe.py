@@ -130,7 +130,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "placebo_weight": {"rule": "placebo", "placebo_weight": 0.5}, "warmup": {"rule": "credit-bridge", "warmup": 3},
     "temperature": BRIDGE | {"temperature": 1.0}, "noise_samples": BRIDGE | {"noise_samples": 2},
     "noise_std": BRIDGE | {"noise_std": 1.0}, "terminal_weight": BRIDGE | {"terminal_weight": 0.0},
-    "ema": BRIDGE | {"ema": 0.5},
+    "ema": BRIDGE | {"ema": 0.5}, "amp": {"amp": "bfloat16"},
 }  # fmt: skip
 ELSEWHERE = {
     "no_augment": "test_batches: only datasets with a crop have one",

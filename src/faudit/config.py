@@ -127,6 +127,11 @@ class RunConfig:
     )
     eval_size: int = setting(1024, whole(1, 10_000_000), "test samples in the evaluation buffer (all if fewer)")
     dtype: str = setting("float32", one_of(("float32", "float64")), "floating-point type of the net")
+    amp: str = setting(
+        "none",
+        one_of(("none", "bfloat16")),
+        "type of a training step's products under torch.autocast; weights and probes keep dtype",
+    )
     threads: int = setting(
         1, whole(1, 1024), "CPU threads; part of the run's identity, because it affects the last bits"
     )
@@ -374,6 +379,8 @@ class RunConfig:
                 yield f"schedule {self.schedule} does not read {key(name)}: {USELESS} (schedule step reads it)"
         if self.schedule == "step" and not self.milestones:
             yield "schedule step: expected the epochs of its steps, got none. Give --milestones."
+        if self.amp != "none" and self.dtype != "float32":
+            yield f"amp {self.amp}: expected --dtype float32, the type of its weights, got {self.dtype}. Leave one out."
 
 
 def read_toml(path: Path, what: str, *, advice: str) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -36,6 +38,27 @@ class Experiment:
     state: TrainState
     initial: Mapping[str, Tensor]  # the weights before the first step
 
+    def autocast(self) -> AbstractContextManager[None]:
+        """The context of a training step under the setting ``amp``.
+
+        The cache of torch's autocast is off. It keeps a weight that was cast without a graph, and a later pass of the
+        same step that needs the gradient of this weight would get none.
+        """
+        if self.config.amp == "none":
+            return nullcontext()
+        return torch.autocast(self.batches.device.type, getattr(torch, self.config.amp), cache_enabled=False)
+
+    @cached_property
+    def buffer(self) -> tuple[Tensor, Tensor]:
+        """The evaluation buffer, moved to the device once."""
+        x, y = self.dataset.buffer(self.config.eval_size)
+        return x.to(self.batches.device), y.to(self.batches.device)
+
+    @cached_property
+    def test_set(self) -> tuple[Tensor, Tensor]:
+        """The test set, moved to the device once; it stays on the CPU if the training set does not fit there."""
+        return self.dataset.test_x.to(self.batches.home), self.dataset.test_y.to(self.batches.home)
+
 
 def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     """Build an experiment as it is before the first step; writes no files."""
@@ -59,7 +82,7 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
     sample = dataset.normalise(dataset.train_x[:2])
     with started(config, "rule"):
         state = {
-            name: value.to(device, dtype if value.is_floating_point() else value.dtype)
+            name: value.to("cpu" if rule.on_host(name) else device, dtype if value.is_floating_point() else value.dtype)
             for name, value in rule.init(net, sample, named["feedback"]).items()
         }
     for name, value in (*params.items(), *state.items()):
@@ -91,6 +114,8 @@ def refuse_pair(config: RunConfig, dataset: Dataset, *, net: Net, rule: Rule) ->
         reason = rule.refusal(net)
     if reason:
         raise ConfigError(f"rule {config.rule} cannot train net {config.net}: {reason}. Take another --net or --rule.")
+    if config.amp != "none" and rule.no_amp is not None:
+        raise ConfigError(f"rule {config.rule} cannot train with amp {config.amp}: {rule.no_amp}. Leave --amp out.")
     refuse_vectors(config, dataset, net=net, rule=rule)
 
 
@@ -178,6 +203,27 @@ def usable(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device: expected one that this machine has, got 'cuda' without CUDA. Use --device cpu.")
     return torch.device(device)
+
+
+@contextmanager
+def repeatable(device: str) -> Iterator[None]:
+    """Choose the algorithms of a GPU that give the same bits every time, and restore the choice afterwards.
+
+    An operation that has none warns. The CPU's algorithms repeat anyway.
+    """
+    if device == "cpu":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it is first used
+    chosen, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    tries = torch.backends.cudnn.benchmark
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(chosen, warn_only=warns)
+        torch.backends.cudnn.benchmark = tries
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Pure functions of per-sample vectors, computed in float64.
+"""Pure functions of per-sample vectors, computed in float64, and the way of a tensor to a device.
 
 ``None`` means that a number is undefined or was not measured. A non-finite float means that it overflowed.
 """
@@ -9,6 +9,11 @@ import math
 
 import torch
 from torch import Tensor
+
+
+def sent(host: Tensor, device: torch.device) -> Tensor:
+    """A CPU tensor on a device. From pinned memory the copy runs beside the computation, and nothing waits for it."""
+    return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
 
 
 def norms(vectors: Tensor) -> Tensor:

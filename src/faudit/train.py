@@ -22,7 +22,7 @@ from faudit.config import RunConfig, needs_files
 from faudit.data import DATASETS
 from faudit.data.dataset import Dataset
 from faudit.errors import DataError, Diverged, StoreError
-from faudit.experiment import Experiment, prepare, refuse_unused, threads
+from faudit.experiment import Experiment, prepare, refuse_unused, repeatable, threads
 from faudit.probes import PROBES
 from faudit.probes.probe import Reading, measured
 from faudit.store import answers, checkpoint
@@ -80,7 +80,7 @@ def writes(
         return
     refuse_unused(config)
     experiment = prepare(config, DATASETS[config.data](data_dir) if dataset is None else dataset)
-    with run.locked(), threads(config.threads):
+    with run.locked(), threads(config.threads), repeatable(config.device):
         if run.status in ENDED:  # another process finished it while this one loaded the data
             return
         data = experiment.dataset
@@ -163,7 +163,8 @@ def one_epoch(experiment: Experiment, epoch: int) -> float:
     total = torch.zeros((), dtype=torch.float64, device=experiment.batches.device)
     for x, y in experiment.batches.epoch(random):
         net = experiment.net.in_training(random["dropout"])
-        step = rule.step(net, live.params, live.rule_state, x, y, generator=random["step"])
+        with experiment.autocast():
+            step = rule.step(net, live.params, live.rule_state, x, y, generator=random["step"])
         for name, gradient in step.grads.items():
             tensors[name].grad = gradient
         live.optimizer.step()
@@ -203,15 +204,14 @@ def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, sec
 
 def read(experiment: Experiment) -> Reading:
     """The current network on the evaluation buffer."""
-    data, batches, state = experiment.dataset, experiment.batches, experiment.state
-    x, y = data.buffer(experiment.config.eval_size)
-    x, y = data.normalise(x.to(batches.device), batches.dtype), y.to(batches.device)
+    state = experiment.state
+    x, y = experiment.buffer
     return Reading(
         experiment.net,
         experiment.rule,
         state.params,
         state.rule_state,
-        x,
+        experiment.dataset.normalise(x, experiment.batches.dtype),
         y,
         seed=experiment.config.seed,
         initial=experiment.initial,
@@ -239,7 +239,8 @@ def test_squared_error(experiment: Experiment) -> float:
 def predictions(experiment: Experiment) -> Iterator[tuple[Tensor, Tensor]]:
     """The outputs by which the rule predicts, and the targets, for the full test set in chunks."""
     data, batches, live = experiment.dataset, experiment.batches, experiment.state
-    for x, y in zip(torch.split(data.test_x, TEST_CHUNK), torch.split(data.test_y, TEST_CHUNK), strict=True):
+    chunks = (torch.split(part, TEST_CHUNK) for part in experiment.test_set)
+    for x, y in zip(*chunks, strict=True):
         x = data.normalise(x.to(batches.device), batches.dtype)
         yield experiment.rule.predict(experiment.net, live.params, live.rule_state, x), y.to(batches.device)
 

@@ -13,6 +13,9 @@ SOURCE, TESTS = ROOT / "src" / "faudit", ROOT / "tests"
 
 # Private names of other packages that have no public way.
 FOREIGN = {
+    "_local_scalar_dense": "torch's operation that reads a number; a dispatch mode sees no other name",
+    "_pin_memory": "torch's operation that pins memory, the same way",
+    "_to_copy": "torch's operation that copies, the same way",
     "_exit": "os._exit: a fork ends without the clean-up of its parent",
     "_supxlabel": "matplotlib gives no getter",
     "_repr_html_": "what a notebook calls",

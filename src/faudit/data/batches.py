@@ -2,11 +2,14 @@
 
 The order, crops and flips of an epoch come from the ``data`` generator. Random targets come from ``targets``. Both
 generators are saved in the checkpoint, so a resumed run sees the same batches as an uninterrupted one.
+
+On a GPU the samples are moved once, as bytes, and an epoch moves its random numbers once. Data that does not fit stays
+on the CPU and is moved in chunks from pinned memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +19,9 @@ from torch import Tensor
 
 from faudit.data.dataset import Dataset
 from faudit.errors import DataError
+from faudit.tensors import sent
 
+ROOM = 0.5  # share of a GPU's free memory that the data may take; weights, states and gradients need the rest
 CHUNK = 16  # batches augmented at once: a whole epoch would double the memory of the data
 
 
@@ -41,9 +46,23 @@ class Batches:
             )
 
     @cached_property
-    def padded(self) -> Tensor:
-        """The training set with a black border, made once: padding every chunk would cost as much as cropping it."""
-        return F.pad(self.dataset.train_x, (self.dataset.crop,) * 4)
+    def home(self) -> torch.device:
+        """Where the training samples are: on the device of the net, or on the CPU if they do not fit there."""
+        _, _, height, width = self.dataset.train_x.shape
+        border = 2 * self.crop
+        size = self.dataset.train_x.nbytes * (height + border) * (width + border) // (height * width)
+        return self.device if has_room(self.device, size) else torch.device("cpu")
+
+    @cached_property
+    def images(self) -> Tensor:
+        """The training samples, moved once, and with a black border once if they are cropped."""
+        samples = self.dataset.train_x.to(self.home)
+        return F.pad(samples, (self.crop,) * 4) if self.crop else samples
+
+    @property
+    def crop(self) -> int:
+        """The width of the border for random crops; 0 without augmentation."""
+        return self.dataset.crop if self.augment else 0
 
     @property
     def samples(self) -> int:
@@ -60,29 +79,40 @@ class Batches:
         labels = data.train_y[order]
         if self.random_targets:
             labels = torch.randint(data.classes, (len(order),), generator=generators["targets"])
-        crop = data.crop if self.augment else 0
-        shifts = torch.randint(2 * crop + 1, (2, len(order)), generator=draw) if crop else None
+        shifts = torch.randint(2 * self.crop + 1, (2, len(order)), generator=draw) if self.crop else None
         flips = torch.rand(len(order), generator=draw) < 0.5 if self.augment and data.flip else None
         return self._cut(order, labels, shifts, flips)
 
     def _cut(
         self, order: Tensor, labels: Tensor, shifts: Tensor | None, flips: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        for start in range(0, len(order), CHUNK * self.batch_size):
-            span = slice(start, start + CHUNK * self.batch_size)
+        chunk = CHUNK * self.batch_size
+        turned: Sequence[Tensor] = ()
+        if flips is not None:  # as indices: a mask would be searched at every use, and a GPU would wait for the result
+            found = flips.nonzero().squeeze(1)
+            counts = [int(part.sum()) for part in flips.split(chunk)]
+            turned = sent(found % chunk, self.home).split(counts)
+        order, labels = sent(order, self.home), sent(labels, self.device)
+        shifts = None if shifts is None else sent(shifts, self.home)
+        for number, start in enumerate(range(0, len(order), chunk)):
+            span = slice(start, start + chunk)
             if shifts is None:
-                x = self.dataset.train_x[order[span]]
+                x = self.images[order[span]]
             else:
-                x = crops(
-                    self.padded, order[span], rows=shifts[0, span], columns=shifts[1, span], crop=self.dataset.crop
-                )
-            if flips is not None:
-                turned = flips[span].nonzero().squeeze(1)  # a mask would be searched at every use
-                x[turned] = x[turned].flip(-1)
+                x = crops(self.images, order[span], rows=shifts[0, span], columns=shifts[1, span], crop=self.crop)
+            if turned:
+                x[turned[number]] = x[turned[number]].flip(-1)
+            if self.home != self.device:
+                x = sent(x, self.device)
             for batch, y in zip(
                 torch.split(x, self.batch_size), torch.split(labels[span], self.batch_size), strict=True
             ):
-                yield self.dataset.normalise(batch.to(self.device), self.dtype), y.to(self.device)
+                yield self.dataset.normalise(batch, self.dtype), y
+
+
+def has_room(device: torch.device, size: int) -> bool:
+    """Whether a device can hold this many bytes of data beside what training needs."""
+    return device.type != "cuda" or size <= ROOM * torch.cuda.mem_get_info(device)[0]
 
 
 def crops(padded: Tensor, chosen: Tensor, *, rows: Tensor, columns: Tensor, crop: int) -> Tensor:

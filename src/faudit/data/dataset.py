@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -119,7 +119,15 @@ class Dataset:
 def normalised(x: Tensor, mean: Sequence[float], std: Sequence[float], *, scale: float, dtype: torch.dtype) -> Tensor:
     """``(x / scale − mean) / std`` per channel, as a new tensor."""
     shape = (1, -1) + (1,) * (x.ndim - 2)
-    shift = torch.tensor(mean, dtype=dtype, device=x.device).mul(scale).view(shape)
-    factor = torch.tensor(std, dtype=dtype, device=x.device).mul(scale).reciprocal().view(shape)
+    shift, factor = constants(tuple(mean), tuple(std), scale, dtype, x.device)
     fresh = x.to(dtype, copy=True)  # a copy even if x has the dtype: the dataset's own samples must not change
-    return fresh.sub_(shift).mul_(factor)
+    return fresh.sub_(shift.view(shape)).mul_(factor.view(shape))
+
+
+@cache  # numbers of Python reach a GPU by a copy that waits, and every batch needs these
+def constants(
+    mean: tuple[float, ...], std: tuple[float, ...], scale: float, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """What is subtracted from each channel, and what it is then multiplied by."""
+    shift = torch.tensor(mean, dtype=dtype, device=device).mul(scale)
+    return shift, torch.tensor(std, dtype=dtype, device=device).mul(scale).reciprocal()

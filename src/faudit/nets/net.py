@@ -23,6 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from faudit.tensors import sent
+
 Params = Mapping[str, Tensor]
 Self = TypeVar("Self", bound="Net")
 BUFFERS = ("running_mean", "running_var")  # how the name of a running statistic ends
@@ -61,7 +63,7 @@ class Training:
             return h
         if place not in self._masks:
             kept = torch.rand(h.shape, generator=self._generator) >= rate
-            self._masks[place] = kept.to(h.device, h.dtype) / (1.0 - rate)
+            self._masks[place] = sent(kept, h.device).to(h.dtype) / (1.0 - rate)
         return h * self._masks[place]
 
     @property

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
 from math import cos, pi, sin
 from typing import ClassVar
 
@@ -78,5 +79,11 @@ class AuxiliaryRule(LocalRule):
 
 def time_of(net: Net, tap: int, like: Tensor) -> Tensor:
     """τ(l/L) of a tap, [8]."""
-    angles = [2**k * pi * tap / net.blocks for k in range(TIMES // 2)]
-    return like.new_tensor([wave(angle) for wave in (sin, cos) for angle in angles])
+    return waves(tap, net.blocks, like.dtype, like.device)
+
+
+@cache  # numbers of Python reach a GPU by a copy that waits, and every step needs these
+def waves(tap: int, blocks: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """τ(l/L) in a type and on a device."""
+    angles = [2**k * pi * tap / blocks for k in range(TIMES // 2)]
+    return torch.tensor([wave(angle) for wave in (sin, cos) for angle in angles], dtype=dtype, device=device)

@@ -164,7 +164,7 @@ def pair(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Linear(torch.autograd.Function):
-    """z = x Wᵀ + b; back: ∂ℓ/∂x = ∂ℓ/∂z B, the others exact."""
+    """z = x Wᵀ + b; back: ∂ℓ/∂x = ∂ℓ/∂z B, the others exact. All products have the type of z, that of autocast."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, feedback: Tensor, bias: Tensor | None) -> Tensor:
@@ -173,7 +173,7 @@ class Linear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *signals: Tensor) -> tuple[Tensor | None, ...]:
-        (signal,), (x, feedback) = signals, ctx.saved_tensors
+        (signal,), (x, feedback) = signals, (saved.to(signals[0].dtype) for saved in ctx.saved_tensors)
         of_x, of_weight, _, of_bias = ctx.needs_input_grad
         rows = signal.reshape(-1, signal.shape[-1])  # [samples · tokens, outputs]
         return (
@@ -197,7 +197,7 @@ class Conv2d(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *signals: Tensor) -> tuple[Tensor | None, ...]:
-        x, feedback = ctx.saved_tensors
+        x, feedback = (saved.to(signals[0].dtype) for saved in ctx.saved_tensors)
         stride, padding, dilation, groups = ctx.shape
         of_x, of_weight, _, of_bias, _ = ctx.needs_input_grad
         # Only the gradient of x depends on the values of the weight that is given here.

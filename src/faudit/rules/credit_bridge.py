@@ -27,6 +27,7 @@ from faudit.rules.auxiliary import TIMES, AuxiliaryRule, time_of
 from faudit.rules.dfa import DFA
 from faudit.rules.rule import State, Step
 from faudit.settings import number, setting, share, whole
+from faudit.tensors import sent
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class CreditBridge(AuxiliaryRule):
         fast = self.new_auxiliary(generator, net.tap_widths(sample), inputs=TIMES + net.classes, outputs=1)
         slow = {slow_name(name): value.clone() for name, value in fast.items()}
         return {**feedback, **fast, **slow, "updates": torch.zeros((), dtype=torch.int64)}
+
+    def on_host(self, name: str) -> bool:
+        return name == "updates"
 
     def value(self, net: Net, state: State, tap: int, h: Tensor, error: Tensor, *, name: str = "aux") -> Tensor:
         """V at the measured part of h_l, […, n]; ``name`` "slow" is V̄."""
@@ -93,8 +97,8 @@ class CreditBridge(AuxiliaryRule):
         self, net: Net, state: State, tap: int, h: Tensor, error: Tensor, *, generator: torch.Generator | None
     ) -> Tensor:
         """The soft minimum of V̄ around a state, [n]."""
-        noise = torch.randn(self.noise_samples, *h.shape, generator=generator, dtype=h.dtype).to(h.device)
-        values = self.value(net, state, tap, h + self.noise_std * noise, error, name="slow")  # [K, n]
+        noise = torch.randn(self.noise_samples, *h.shape, generator=generator, dtype=h.dtype)
+        values = self.value(net, state, tap, h + self.noise_std * sent(noise, h.device), error, name="slow")  # [K, n]
         summed = torch.logsumexp(-values / self.temperature, dim=0)
         return -self.temperature * (summed - log(self.noise_samples))
 

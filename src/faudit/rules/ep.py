@@ -134,6 +134,9 @@ class EP(Rule):
         "phase diverge",
     )
 
+    no_amp: ClassVar[str | None] = "its credit is a small shift of the states, which bfloat16 rounds away"
+    reads_device: ClassVar[str | None] = "each batch asks whether its relaxation diverged, before the update"
+
     energy: str = setting("residual", one_of(("residual", "layered")), "energy over the taps, or over every layer")
     beta: float = setting(0.5, number(0.0, above=True), "strength β of the nudge towards a smaller loss")
     steps: int = setting(20, whole(1, 100_000), "relaxation steps of the nudged phase")
@@ -160,7 +163,7 @@ class EP(Rule):
         loss = net.loss(trace.logits, y)
         nudged = self.nudged(net, fixed, trace.taps, y)
         total = self.total(net, params, ENERGIES[self.energy](net).first(params, x), nudged, y)
-        self._must_settle(trace.taps, loss=float(loss) * len(x), total=float(total.detach()))
+        self._must_settle(trace.taps, loss * len(x), total)
         return descended(self, Objective(total / (self.beta * len(x)), loss, trace.logits), params)
 
     def credit(
@@ -187,12 +190,14 @@ class EP(Rule):
         loss = net.loss(energy.logits(params, states), y, reduction="sum")
         return energy.energy(params, first, states) + self.beta * loss
 
-    def _must_settle(self, taps: list[Tensor], *, loss: float, total: float) -> None:
+    def _must_settle(self, taps: list[Tensor], summed: Tensor, energy: Tensor) -> None:
         """Raise Diverged if the energy of a batch rose from that of its forward pass, β·loss, beyond rounding.
 
         The loss may vanish; rounding of the states then makes an energy of its own.
         """
-        rounding = torch.finfo(taps[-1].dtype).eps ** 2 * float(sum(square(h) for h in taps))
+        size = torch.stack([square(h) for h in taps]).sum()
+        loss, total, squares = torch.stack([summed, energy, size]).tolist()  # one read, not three
+        rounding = torch.finfo(taps[-1].dtype).eps ** 2 * squares
         if not isfinite(loss):
             raise Diverged("free", f"the loss is {loss}")
         if not (isfinite(total) and total <= RISEN * (self.beta * loss + rounding)):

@@ -36,6 +36,7 @@ from faudit.nets.net import Net, Params, empty
 from faudit.rules import Card
 from faudit.rules.rule import Group, Objective, Rule, State, Step, descended
 from faudit.settings import number, one_of, setting
+from faudit.tensors import sent
 
 KEPT = 0.9  # share of a running mean that a step keeps
 START = 0.5  # of every running mean
@@ -145,7 +146,7 @@ def other_labels(y: Tensor, classes: int, generator: torch.Generator | None) -> 
     """A wrong label for each sample, all wrong ones equally often."""
     if generator is None:
         raise ValueError("forward-forward draws wrong labels: expected a generator, got none")
-    return (y + torch.randint(1, classes, y.shape, generator=generator).to(y.device)) % classes
+    return (y + sent(torch.randint(1, classes, y.shape, generator=generator), y.device)) % classes
 
 
 def labelled(x: Tensor, label: Tensor) -> Tensor:

@@ -71,7 +71,8 @@ class LocalRule(Rule):
         own = self.own_loss(net, params, state, trace, y, generator=generator)
         if isinstance(own, Tensor):
             lessons.append((own, torch.ones_like(own)))
-        outputs, signals = zip(*(lesson for lesson in lessons if lesson[0].requires_grad), strict=True)
+        outputs = [output for output, _ in lessons if output.requires_grad]
+        signals = [signal.to(output.dtype) for output, signal in lessons if output.requires_grad]  # that of autocast
         trained = trained_by(self, params, state)
         grads = torch.autograd.grad(outputs, list(trained.values()), signals)
         clipped = clip_blocks(dict(zip(trained, grads, strict=True)), self.clip)
@@ -113,15 +114,15 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
 
     The gradients belong to the step, so they are scaled in place: new tensors would cost a tenth of a step.
     """
-    names, owner = owners(tuple(grads))
+    names, blocks = owners(tuple(grads))
     if not names:
         return grads
     tensors = [grads[name] for name in names]
-    place = owner.to(tensors[0].device)
+    place = places(blocks, tensors[0].device)
     squares = torch.stack(
         torch._foreach_norm(tensors)
     ).square()  # all blocks at once: many small operations would dominate the time of a step
-    norms = squares.new_zeros(len(names)).index_add_(0, place, squares).sqrt()
+    norms = squares.new_zeros(len(blocks)).index_add_(0, place, squares).sqrt()
     factors = list((largest / (norms + 1e-6)).clamp(max=1.0)[place].unbind())
     if are_apart(tensors):
         torch._foreach_mul_(tensors, factors)
@@ -131,11 +132,17 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
 
 
 @cache
-def owners(names: tuple[str, ...]) -> tuple[list[str], Tensor]:
-    """The names that belong to blocks, and a number for the block of each."""
+def owners(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """The names that belong to blocks, and the block of each."""
     inside = [name for name in names if name.startswith("blocks.")]
-    blocks = sorted({part(name) for name in inside})
-    return inside, torch.tensor([blocks.index(part(name)) for name in inside], dtype=torch.int64)
+    return inside, tuple(map(part, inside))
+
+
+@cache  # numbers of Python reach a GPU by a copy that waits, and every step needs these
+def places(blocks: tuple[str, ...], device: torch.device) -> Tensor:
+    """The place of each block among all of them."""
+    order = sorted(set(blocks))
+    return torch.tensor([order.index(one) for one in blocks], device=device)
 
 
 def are_apart(tensors: list[Tensor]) -> bool:

@@ -23,6 +23,7 @@ from faudit.rules.dfa import DFA
 from faudit.rules.local import normalised
 from faudit.rules.rule import State
 from faudit.settings import setting, share
+from faudit.tensors import sent
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,6 @@ class Placebo(AuxiliaryRule):
     ) -> Tensor:
         wrong = []
         for tap, whole in enumerate(trace.taps[: net.signals]):
-            noise = torch.randn(len(whole), generator=generator, dtype=whole.dtype).to(whole.device)
-            wrong.append((self.value(net, state, tap, net.tap(whole)) - noise).square().mean())
+            noise = torch.randn(len(whole), generator=generator, dtype=whole.dtype)
+            wrong.append((self.value(net, state, tap, net.tap(whole)) - sent(noise, whole.device)).square().mean())
         return torch.stack(wrong).mean()

@@ -59,6 +59,8 @@ class Rule(ABC):
     learns_feedback: ClassVar[bool] = False  # True if the feedback changes while it trains
     no_control: ClassVar[str | None] = None  # the reason, if the rule can have no frozen control
     no_credit: ClassVar[str | None] = None  # the reason, if the rule has no signal at the taps
+    reads_device: ClassVar[str | None] = None  # the reason, if a step waits for numbers of a GPU
+    no_amp: ClassVar[str | None] = None  # the reason, if bfloat16 would spoil its updates
     no_vectors: ClassVar[str | None] = None  # the reason, if the targets must be classes
 
     def refusal(self, net: Net) -> str | None:
@@ -75,6 +77,10 @@ class Rule(ABC):
 
     def trains_state(self, name: str) -> bool:
         """Whether the state tensor of this name gets gradients from ``step``; the optimizer then holds it."""
+        return False
+
+    def on_host(self, name: str) -> bool:
+        """Whether the state tensor of this name stays on the CPU, because the rule decides by its value."""
         return False
 
     def groups(self, names: Collection[str]) -> list[Group]:
@@ -159,8 +165,9 @@ def trained_by(rule: Rule, params: Params, state: State) -> dict[str, Tensor]:
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
-    """⟨a, b⟩ over all entries, as a scalar."""
-    return torch.dot(a.reshape(-1), b.reshape(-1))
+    """⟨a, b⟩ over all entries, as a scalar, in float32 or wider: under autocast the two may differ in type."""
+    wide = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
+    return torch.dot(a.reshape(-1).to(wide), b.reshape(-1).to(wide))
 
 
 def branch_penalty(trace: Trace, penalty: float) -> Tensor | float:

@@ -21,6 +21,7 @@ from faudit.rules import Card
 from faudit.rules.backward import WeightRule
 from faudit.rules.rule import State, Step
 from faudit.settings import one_of, setting
+from faudit.tensors import sent
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class SignSymmetry(WeightRule):
     def after_update(
         self, net: Net, params: Params, state: State, step: Step, *, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        return self.magnitudes(net, generator) if self.variant == "brsf" else {}
+        if self.variant != "brsf":
+            return {}
+        return {name: sent(value, state[name].device) for name, value in self.magnitudes(net, generator).items()}
 
     def feedback(self, net: Net, params: Params, state: State) -> dict[str, Tensor]:
         sizes = super().feedback(net, params, state)

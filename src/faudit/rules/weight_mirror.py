@@ -23,6 +23,7 @@ from faudit.rules import Card
 from faudit.rules.backward import WeightRule
 from faudit.rules.rule import State, Step
 from faudit.settings import number, one_of, setting, whole
+from faudit.tensors import sent
 
 MIRRORED = "mirrored"  # the state's name for whether the phases at the start are over
 
@@ -57,6 +58,9 @@ class WeightMirror(WeightRule):
         drawn = self.drawn(net, generator)
         return {**drawn, MIRRORED: torch.zeros(1)} if self.mirror_start else drawn
 
+    def on_host(self, name: str) -> bool:
+        return name == MIRRORED
+
     def after_update(
         self, net: Net, params: Params, state: State, step: Step, *, generator: torch.Generator
     ) -> dict[str, Tensor]:
@@ -75,7 +79,7 @@ class WeightMirror(WeightRule):
         """Σ y xᵀ over the samples of one phase, in the shape of the weight."""
         rows = weight.flatten(1)  # [outputs, inputs]; for a convolution the inputs are one patch
         noise = torch.rand(self.mirror_batch, rows.shape[1], dtype=weight.dtype, generator=generator)
-        x = (self.mirror_noise * (noise - 0.5)).to(weight.device)
+        x = self.mirror_noise * (sent(noise, weight.device) - 0.5)
         y = x @ rows.T
         if self.mirror_response == "sigmoid":
             y = torch.sigmoid(y if bias is None else y + bias)

@@ -18,7 +18,7 @@ from faudit.store.index import Overview, entries
 from faudit.store.run import ENDED, Status
 from faudit.sweep.display import last_row, standing
 
-SHAPE = ("net", "data", "depth", "width", "batch_size", "dtype", "threads", "device", "eval_size", "log_every")
+SHAPE = ("net", "data", "depth", "width", "batch_size", "dtype", "amp", "threads", "device", "eval_size", "log_every")
 Times = Mapping[tuple[Any, ...], float]  # kind of run → seconds per epoch
 
 

@@ -176,7 +176,7 @@ class WrongWayEP(EP):
         settings = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return EP(**{**settings, "beta": -self.beta}).nudged(net, params, taps, y)
 
-    def _must_settle(self, taps: list[Tensor], *, loss: float, total: float) -> None:
+    def _must_settle(self, taps: list[Tensor], summed: Tensor, energy: Tensor) -> None:
         """The energy rises by the mistake itself."""
 
 
