@@ -20,6 +20,8 @@ PAPER = Paper(
         "The paper trains for 100 epochs, our runs for 10. Its settings for MNIST are not public. The rate 1e-3 is "
         "that of BioTorch's own LeNet configurations; with .01, FA did not learn (one seed, accuracy .30). The "
         "feedback starts as in BioTorch (Xavier, uniform). No weight decay and torch's initial weights are ours. "
-        "BioTorch's uSF is the plain sign of W, ours is scaled to the size of the initial feedback."
+        "BioTorch's uSF is the plain sign of W, ours is scaled to the size of the initial feedback. After 10 epochs "
+        "BP has not converged: its error is 1.49 % here (n = 3), against .91 % after 100 epochs there. So the rules "
+        "differ in how fast they learn."
     ),
 )
