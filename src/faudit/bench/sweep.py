@@ -55,9 +55,10 @@ def sweep_speed(
     }
 
 
-def swept(study: Path, store: Path, *, jobs: int) -> float:
+def swept(study: Path, store: Path, *, jobs: int, data_dir: Path | None = None) -> float:
     """The seconds of the command that trains every run of a study."""
     words = ["sweep", str(study.absolute()), "--runs", str(store.absolute()), "--jobs", str(jobs)]
+    words += ["--data-dir", str(data_dir.absolute())] if data_dir else []
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
     wall = time.perf_counter() - started
