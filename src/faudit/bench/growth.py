@@ -21,7 +21,7 @@ from faudit.experiment import Experiment, prepare, threads
 from faudit.probes import PROBES
 from faudit.train import measure, one_epoch, read
 
-SMALL = {"width": 64, "eval_size": 128}  # of an audit: it costs hundreds of passes
+SMALL = {"width": 64, "eval_size": 64}  # of an audit by depth: it costs hundreds of passes through each block
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,18 @@ class Sweep:
     timed: tuple[str, ...]
     steps: int = 4
     others: Mapping[str, Any] | None = None
+    most: int = 100  # rounds
 
 
 DEPTHS, WIDTHS = (2, 4, 8, 16, 32, 64), (64, 128, 256, 512, 1024, 2048)
 BATCHES, BUFFERS = (32, 64, 128, 256, 512, 1024), (128, 256, 512, 1024, 2048)
 SWEEPS = {
     "depth": Sweep("depth", DEPTHS, ("bp step", "dfa step", "probes"), others={"eval_size": 256}),
-    "depth, audit": Sweep("depth", DEPTHS, ("audit",), others=SMALL),
+    "depth, audit": Sweep("depth", DEPTHS, ("audit",), others=SMALL, most=2),
     "width": Sweep("width", WIDTHS, ("bp step", "dfa step", "probes"), steps=1, others={"eval_size": 256}),
     "batch": Sweep("batch_size", BATCHES, ("bp step", "dfa step"), steps=2),
     "buffer": Sweep("eval_size", BUFFERS, ("probes",)),
-    "buffer, audit": Sweep("eval_size", BUFFERS, ("audit",), others={"width": 64}),
+    "buffer, audit": Sweep("eval_size", BUFFERS, ("audit",), others={"width": 64}, most=2),
 }
 
 
@@ -76,16 +77,23 @@ def grown(
             config = RunConfig(rule=rule, data="cifar10", **settings)
             trained = prepare(config.with_(train_size=sweep.steps * config.batch_size), dataset)
             works[f"{timed} {size}"] = partial(WORKS[timed], trained)
-            works[f"{timed} {size}"]()  # warm up
-    times = in_turns(works, repeats=repeats, title=name)
+            if timed != "audit" or size == sizes[0]:
+                works[f"{timed} {size}"]()  # warm up; an audit of a deep net takes too long for that
+    rounds = min(repeats, sweep.most)
+    times = in_turns(works, repeats=rounds, title=name)
     per = {"bp step": sweep.steps, "dfa step": sweep.steps}
     out = {}
     for timed in sweep.timed:
         medians = [1000 * statistics.median(times[f"{timed} {size}"]) / per.get(timed, 1) for size in sizes]
         fit = exponent(sizes, medians) if sweep.setting == "width" else line(sizes, medians)
         out[timed] = {"milliseconds": [round(value, 3) for value in medians], **fit}
-    return {"setting": sweep.setting.replace("_", "-"), "sizes": list(sizes), "others": dict(sweep.others or {}),
-            "timed": out}  # fmt: skip
+    return {
+        "setting": sweep.setting.replace("_", "-"),
+        "sizes": list(sizes),
+        "others": dict(sweep.others or {}),
+        "rounds": rounds,
+        "timed": out,
+    }
 
 
 def epoch_of(trained: Experiment) -> None:

@@ -120,7 +120,8 @@ def growth(document: Document) -> str:
             fit = f"exponent {entry['exponent']:.2f}" if "exponent" in entry else f"R² {entry['r2']:.4f}"
             rows.append([timed, *(f"{value:.1f}" for value in entry["milliseconds"]), fit])
         others = ", ".join(f"`{name.replace('_', '-')}` {value}" for name, value in sweep["others"].items())
-        out.append(table(head, rows) + (f"\n\nOther settings: {others}." if others else ""))
+        closing = f"Medians of {sweep['rounds']} rounds{f', with {others}' if others else ''}."
+        out.append(f"{table(head, rows)}\n\n{closing}")
     return "\n\n".join(out)
 
 

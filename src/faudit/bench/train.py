@@ -40,7 +40,7 @@ class Steps:
         return Steps(min(self.ours, steps), min(self.plain, steps))
 
 
-NETS = {"resmlp": Steps(ours=391, plain=60), "vit": Steps(ours=4, plain=3), "cnn": Steps(ours=10, plain=8)}
+NETS = {"resmlp": Steps(ours=391, plain=60), "vit": Steps(ours=3, plain=2), "cnn": Steps(ours=6, plain=4)}
 
 
 def train_speed(

@@ -65,7 +65,7 @@ def add_flags(own: Parser) -> None:
     )
     own.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: 2)")
     own.add_argument(
-        "--repeats", type=int, metavar="N", help="how often each is timed (default: 1 to 7; rules: 25; serve: 10)"
+        "--repeats", type=int, metavar="N", help="how often each is timed (default: 1 to 5; rules: 25; serve: 10)"
     )
     own.add_argument(
         "--steps", type=int, metavar="N", help="train, roofline: most steps that are timed at once (default: by net)"
