@@ -15,8 +15,8 @@ from faudit.bench.tables import TABLES
 from faudit.bench.timing import noise
 from faudit.bench.train import Steps
 from faudit.cli.main import main
+from faudit.config import read_toml
 from faudit.errors import StoreError
-from faudit.sweep.study import read
 from tests.support.paths import ROOT
 
 EVIDENCE = ROOT / "evidence" / "bench-all.json"
@@ -100,11 +100,19 @@ def test_a_peak_is_that_of_a_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_per_hour_are_those_of_the_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(hourly, "pictures", lambda _: noise(1200))
     monkeypatch.setattr(hourly, "seconds", lambda work: 2.0)  # of 4 steps: 512 of 1000 samples
-    monkeypatch.setattr(hourly, "swept", lambda study, store, *, jobs, data_dir: 50.0 if len(read(study)) == 4 else 0.0)
+    grids = []
+
+    def swept(study: Path, store: Path, *, jobs: int, data_dir: Path | None) -> float:
+        grids.append(read_toml(study, "study", advice=""))
+        return 50.0
+
+    monkeypatch.setattr(hourly, "swept", swept)
     result = hourly.hourly_speed(data_dir=None, threads_used=1, jobs=2, repeats=2, runs=4, epochs=3, plain_steps=4)
     assert result["runs_per_hour"]["sweep"]["median"] == 3600 * 4 / 50
     assert result["runs_per_hour"]["plain"]["median"] == pytest.approx(3600 / (3 * 2.0 * 1000 / 512), abs=0.1)
     assert result["more"]["median"] == pytest.approx(288 / 307.2, abs=0.01)
+    expected = {"data": "bench_noise:noise_set", "epochs": 3, "grid": {"rule": ["bp", "dfa"], "seed": [0, 1]}}
+    assert grids == [{**expected, "train-size": 0}] * 2
     assert "half BP, half DFA" in hourly.lines(result)[0]
 
 

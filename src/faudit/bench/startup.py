@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from faudit.bench.timing import in_turns, machine, must_be_some, ratio, spread, told
+from faudit.bench.timing import in_turns, machine, must_be_some, ratio, search_path, spread, told
 from faudit.errors import StoreError
 
 BARE, TORCH = "python", "python, import torch"
@@ -46,11 +46,10 @@ def startup_speed(*, repeats: int) -> dict[str, Any]:
 
 def started(words: Sequence[str], folder: Path) -> None:
     """Run a command to its end in a folder without runs."""
-    inherited = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": inherited},
+        env={**os.environ, "PYTHONPATH": search_path()},
         capture_output=True,
         text=True,
         check=False,

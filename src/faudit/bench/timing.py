@@ -81,6 +81,11 @@ def machine(threads_used: int) -> dict[str, Any]:
     }
 
 
+def search_path() -> str:
+    """Where this process finds its modules, for a command that starts in another folder."""
+    return os.pathsep.join(os.path.abspath(path) for path in sys.path)
+
+
 def pictures(data_dir: Path | None) -> Dataset:
     """CIFAR-10 of a folder; without one, noise of the same shape."""
     return DATASETS["cifar10"](data_dir) if data_dir else noise()
