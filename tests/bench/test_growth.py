@@ -6,6 +6,7 @@ import pytest
 
 from faudit.bench import growth
 from faudit.bench.growth import DEPTHS, SWEEPS, Sweep, exponent, growth_speed, line, lines
+from faudit.bench.timing import noise
 
 
 def test_a_line_has_r2_of_one_and_a_square_does_not_pass_for_a_line() -> None:
@@ -22,7 +23,7 @@ def test_every_sweep_is_timed_at_every_size(monkeypatch: pytest.MonkeyPatch) -> 
         for name, sweep in SWEEPS.items()
     }
     monkeypatch.setattr(growth, "SWEEPS", few)
-    monkeypatch.setattr(growth, "noise", lambda _: growth_noise(600))
+    monkeypatch.setattr(growth, "noise", lambda _: noise(600))
     result = growth_speed(threads_used=1, repeats=1, sizes=2)
     for name, sweep in result["sweeps"].items():
         assert sweep["sizes"] == list(few[name].sizes[:2])
@@ -31,9 +32,6 @@ def test_every_sweep_is_timed_at_every_size(monkeypatch: pytest.MonkeyPatch) -> 
             assert len(entry["milliseconds"]) == 2 and min(entry["milliseconds"]) > 0
             assert ("exponent" in entry) is (sweep["setting"] == "width")
     assert "exponent" in "\n".join(lines(result)) and "R²" in "\n".join(lines(result))
-
-
-growth_noise = growth.noise
 
 
 def test_the_sweeps_are_those_that_were_promised() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from faudit.bench import guard
+from faudit.experiment import threads
 from faudit.rules.bp import BP
 from faudit.rules.rule import Step
 
@@ -32,7 +33,7 @@ def test_a_step_that_works_half_as_fast_is_noticed(monkeypatch: pytest.MonkeyPat
         return found
 
     monkeypatch.setattr(BP, "step", twice)
-    with guard.threads(1):
+    with threads(1):
         found = guard.times(3)
     assert found["bp step / roofline"] > guard.MARGIN * guard.REFERENCE["bp step / roofline"]
     assert found["dfa step / roofline"] < guard.MARGIN * guard.REFERENCE["dfa step / roofline"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -75,7 +76,8 @@ def test_every_way_does_the_operations_that_its_piece_states(piece: Product | Co
 def test_a_products_ways_are_the_eight_layouts() -> None:
     layouts = set()
     for work in Product(3, 5, 7).ways().values():
-        a, b, c = *work.args, work.keywords["out"]  # type: ignore[attr-defined]  # a partial of torch.mm
+        assert isinstance(work, partial)
+        (a, b), c = work.args, work.keywords["out"]
         assert (a.shape, b.shape, c.shape) == ((3, 5), (5, 7), (3, 7))
         layouts.add((a.is_contiguous(), b.is_contiguous(), c.is_contiguous()))
     assert len(layouts) == 8
@@ -87,7 +89,8 @@ def test_the_update_is_that_of_adamw_on_every_weight() -> None:
         value.numel() for value in net.init(torch.Generator()).values()
     )
     work = adamw([(3, 4)])
-    (weights, gradients, means, squares, *_), decay = work.args, work.keywords  # type: ignore[attr-defined]  # a partial
+    assert isinstance(work, partial)
+    (weights, gradients, means, squares, *_), decay = work.args, work.keywords
     w, g, m, v = (one[0].double().clone() for one in (weights, gradients, means, squares))
     m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
     expected = w * (1 - decay["lr"] * decay["weight_decay"]) - decay["lr"] * (m / 0.1) / ((v / 0.001).sqrt() + 1e-8)
