@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faudit.config import RunConfig, all_keys, attribute, key, known
+from faudit.config import RunConfig, all_keys, attribute, command, key, known
 from faudit.errors import ConfigError
 from faudit.settings import Setting
 
@@ -157,6 +157,16 @@ def test_the_name_is_pinned() -> None:
     assert RunConfig(rule="dfa", data="cifar10").run_id.startswith("resmlp-dfa-cifar10-s42-")
 
 
+def test_a_run_from_before_a_setting_keeps_its_name_and_its_meaning() -> None:
+    """FA taught the embedding with c_0 before it had a setting for that. A file without the setting means that form."""
+    old, new = RunConfig(rule="fa", embedding_feedback="none"), RunConfig(rule="fa")
+    assert old.run_id == "resmlp-fa-digits-s42-5b94d2e00f" and new.run_id != old.run_id
+    file = {name: value for name, value in old.to_json().items() if name != "embedding-feedback"}
+    assert RunConfig.written(file, where="config.json") == old and RunConfig.parse(file, where="x.toml") == new
+    assert RunConfig.written(new.to_json(), where="config.json") == new
+    assert "--embedding-feedback none" in command(old, runs="runs") and "feedback" not in command(new, runs="runs")
+
+
 def test_a_label_says_the_rule_the_penalty_and_a_missing_terminal_norm() -> None:
     config = RunConfig(rule="dfa", penalty=0.01, no_terminal_norm=True)
     assert RunConfig().label() == "bp" and config.label() == "dfa + λ=0.01, no terminal norm"
@@ -167,7 +177,9 @@ def test_a_setting_nobody_reads_is_refused() -> None:
     (problem,) = RunConfig(rule="bp", clip=2.0).unused()
     assert problem.startswith("rule bp does not read clip") and problem.endswith("(it reads penalty)")
     assert list(RunConfig(rule="dfa", clip=2.0).unused()) == []
-    assert RunConfig(rule="dfa", clip=2.0).settings_of("rule") == {"penalty": 0.0, "clip": 2.0, "credit_eps": 1e-6}
+    assert RunConfig(rule="dfa", clip=2.0).settings_of("rule") == {
+        "penalty": 0.0, "clip": 2.0, "credit_eps": 1e-6, "credit_norm": "rms", "block_decay": 0.0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

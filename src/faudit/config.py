@@ -253,6 +253,16 @@ class RunConfig:
         return config
 
     @classmethod
+    def written(cls, values: Mapping[str, Any], *, where: str) -> RunConfig:
+        """A config from the files of a run: a setting that they lack has the value of the version that wrote them."""
+        config = cls.parse(values, where=where)
+        layout = config._layout
+        if layout.unsaid == layout.defaults:
+            return config
+        lacks = {name: old for name, old in layout.unsaid.items() if old != layout.defaults[name]}
+        return config.with_(**{name: old for name, old in lacks.items() if key(name) not in values})
+
+    @classmethod
     def members_in(cls, path: Path) -> dict[str, Any]:
         """The net, rule and optimizer that a TOML file names; empty if it cannot be read."""
         try:
@@ -324,11 +334,13 @@ class RunConfig:
     def run_id(self) -> str:
         """``net-rule-data-s<seed>-<hash>``; the hash covers every setting that differs from its default.
 
-        Settings at their default are left out, so that a new setting in a later version does not rename old runs. The
-        hash also covers the full name and the source of own members.
+        Settings at their default are left out, so that a new setting in a later version does not rename old runs. If
+        the later version does something else by default, its default is covered and the value of old runs left out
+        (``Setting.before``). The hash also covers the full name and the source of own members.
         """
         sources = {f"source:{family}": one.source for family, one in self.own.items()}
-        covered = {**{key(name): value for name, value in self.changed.items()}, **sources}
+        named = {name: value for name, value in self.settings.items() if value != self._layout.unsaid[name]}
+        covered = {**{key(name): value for name, value in (named | self.stray).items()}, **sources}
         text = json.dumps(covered, sort_keys=True, allow_nan=False)
         return f"{self.run_stem}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
@@ -435,6 +447,7 @@ class Layout:
 
     settings: Settings
     defaults: Mapping[str, Any]
+    unsaid: Mapping[str, Any]  # what the id of a run leaves out
     family: Mapping[str, str]  # "run", "net", "rule" or "optimizer"
     keys: tuple[tuple[str, str], ...]  # the key and the attribute of each
 
@@ -458,7 +471,8 @@ def layout_of(net: str | OwnMember, rule: str | OwnMember, optimizer: str | OwnM
             settings |= declared
             family |= dict.fromkeys(declared, part)
     defaults = {name: one.default for name, one in settings.items()}
-    return Layout(settings, defaults, family, tuple((key(name), name) for name in settings))
+    unsaid = {name: one.unsaid for name, one in settings.items()}
+    return Layout(settings, defaults, unsaid, family, tuple((key(name), name) for name in settings))
 
 
 def declared_by(family: str, member: str | OwnMember) -> Settings:

@@ -94,6 +94,11 @@ def probability(value: float | None) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
 
 
+def printed_difference(value: float) -> str:
+    """A difference with its sign and three significant digits: +0.0123, −4.5."""
+    return f"{value:+.3g}".replace("-", "−")
+
+
 def html_table(table: Sequence[Sequence[str]]) -> str:
     """A table in HTML; every cell is shown as text."""
     cells = [[html.escape(cell) for cell in line] for line in table]

@@ -31,19 +31,29 @@ QUOTED = 200  # most characters of a value in a message
 
 @dataclass(frozen=True)
 class Setting:
-    """One declared setting. ``parse`` returns the value, or raises a ValueError that says what it expects."""
+    """One declared setting. ``parse`` returns the value, or raises a ValueError that says what it expects.
+
+    ``before`` is the value of runs from before there was this setting, if it is not the default. Their files lack the
+    setting, and their ids must stay.
+    """
 
     default: Any
     parse: Parser
     help: str
+    before: Any = None
+
+    @property
+    def unsaid(self) -> Any:
+        """The value that the id of a run leaves out."""
+        return self.default if self.before is None else self.before
 
 
 Settings = Mapping[str, Setting]  # attribute → its declaration, in the order of the class
 
 
-def setting(default: Any, parse: Parser, help: str) -> Any:
+def setting(default: Any, parse: Parser, help: str, *, before: Any = None) -> Any:
     """A dataclass field that is a setting."""
-    return field(default=default, metadata={"setting": Setting(default, parse, help)})
+    return field(default=default, metadata={"setting": Setting(default, parse, help, before)})
 
 
 def settings_of(kind: type) -> Settings:

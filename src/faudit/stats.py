@@ -1,4 +1,4 @@
-"""95 % intervals of a mean over a few seeds and of a share of samples, and tests of a mean difference.
+"""95 % intervals of a mean over a few seeds and of a share of samples, and tests of a difference.
 
 A(t | ν) is the probability that Student's t with ν degrees of freedom lies within ± t. For an integer ν it is a finite
 sum (Abramowitz & Stegun 26.7.3 and 26.7.4). With θ = arctan(t / √ν):
@@ -97,6 +97,20 @@ def sign_flip_p(differences: Sequence[float]) -> float | None:
     reached = abs(fsum(sizes)) - 1e-12 * len(sizes)  # sums that differ only by rounding are equal
     flipped = (abs(fsum(map(float.__mul__, sizes, signs))) for signs in product((1.0, -1.0), repeat=len(sizes)))
     return sum(one >= reached for one in flipped) / float(1 << len(sizes))
+
+
+def mcnemar_p(a_alone: int, b_alone: int) -> float:
+    """The exact two-sided p-value of McNemar's test, from the samples that one of two networks alone answers rightly.
+
+    If neither is better, each such sample falls to either with probability ½. The p-value is twice the binomial
+    probability of at most the smaller count, and at most 1. Whole numbers are summed, so it has no rounding but one.
+    """
+    both = a_alone + b_alone
+    term, total = 1, 0
+    for k in range(min(a_alone, b_alone) + 1):
+        total += term
+        term = term * (both - k) // (k + 1)
+    return min(1.0, 2 * total / (1 << both))
 
 
 def least_sign_flip_p(n: int) -> float:

@@ -230,6 +230,9 @@ def test_it_prints_light_and_whole(opened: Any, address: str) -> None:
     assert "Can these results be trusted?" in text and "Reporting template" in text
     here.page.emulate_media(media="print")
     assert here.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    here.page.set_viewport_size({"width": 718, "height": 1047})  # A4 within its margins
+    ends = here.page.evaluate("[...document.querySelectorAll('table')].map((one) => one.getBoundingClientRect().right)")
+    assert ends and max(ends) <= 718, "no table leaves the page"
 
 
 def test_200_runs_of_100_epochs_are_small_and_quick(opened: Any, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from faudit.cli.main import main
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, StoreError
 from faudit.figures.figure import FORMATS, Drawn
-from faudit.figures.style import VENUES
+from faudit.figures.style import VENUES, rule_look
 from faudit.stats import student_interval
 from faudit.store.rows import to_line
 from faudit.store.run import Run
@@ -109,6 +109,12 @@ def test_groups_are_by_what_differs_and_a_mixed_one_is_told(store: Path) -> None
     drawn = plot("gamma", runs=store, by="rule")
     assert drawn.remarks == ["DFA: its runs differ in more than the seed (penalty 0.0, 0.01), and so does the spread"]
     assert drawn.numbers["groups"][1]["mixes"] == {"penalty": [0.0, 0.01]} and "3–6 runs" in drawn.numbers["footnote"]
+
+
+def test_the_controls_of_the_papers_rules_are_named_alike() -> None:
+    named = {rule: rule_look(f"frozen-{rule}")[0] for rule in ("bp", "fa", "dfa", "drtp")}
+    alike = {rule: f"frozen blocks (embed by {rule.upper()})" for rule in ("bp", "fa", "dfa")}
+    assert named == alike | {"drtp": "frozen-drtp"}
 
 
 def test_layers_have_panels_that_share_their_axis(store: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from typing import Any, get_args
@@ -46,6 +48,13 @@ def test_a_probe_works_where_gradients_are_switched_off(probe_name: str, rule_na
     with_grad = measured(PROBES[probe_name], setup.reading())
     with torch.no_grad():
         assert measured(PROBES[probe_name], setup.reading()) == with_grad
+
+
+def test_a_probe_cites_where_its_numbers_come_from(probe_name: str) -> None:
+    """Its file ends its docstring with a work and its year or number, or says that the measure is ours."""
+    text = inspect.getdoc(inspect.getmodule(PROBES[probe_name])) or ""
+    _, mark, reference = text.rpartition("\nReference: ")
+    assert mark and re.search(r"\b(19|20)\d\d\b|rXiv \d|\bours\b", reference), f"no reference: {text}"
 
 
 def test_what_is_read_from_the_source_is_what_the_class_declares(probe_name: str) -> None:

@@ -47,6 +47,10 @@ def loose(rule: str) -> dict[str, float]:
     return {"clip": 1e9} if "clip" in RULES.settings(rule) else {}
 
 
+def embedding_credit(setup: Setup, credit: list[Tensor]) -> Tensor:
+    return setup.rule.embedding_credit(setup.net, setup.state, credit[0])
+
+
 def differ(before: list[Tensor], after: list[Tensor]) -> list[bool]:
     return [not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
 
@@ -103,6 +107,7 @@ def test_new_feedback_changes_the_updates_that_its_credit_teaches_and_never_the_
     setup = Setup(rule_name, net_name)
     before, kept = setup.grads(), dict(setup.state)
     credit = [] if setup.rule.no_credit else setup.credit()
+    embedding = [] if setup.rule.no_credit else [embedding_credit(setup, credit)]
     feedback = [name for name in kept if setup.rule.is_feedback(name)]
     head = weight_of(setup, "readout")
     reached: set[str] = set()
@@ -117,7 +122,8 @@ def test_new_feedback_changes_the_updates_that_its_credit_teaches_and_never_the_
         signals = differ(credit, setup.credit())
         blocks = range(setup.net.blocks) if setup.rule.trains_blocks else ()
         taught = {f"blocks.{l}" for l in blocks if signals[setup.net.taught_at(l)]}
-        taught |= {"embed"} if signals[0] and has_weights(setup, "embed") else set()
+        moved = differ(embedding, [embedding_credit(setup, setup.credit())])
+        taught |= {"embed"} if moved[0] and has_weights(setup, "embed") else set()
         assert not is_local(setup) or "readout" not in changed, matrix
         assert torch.equal(before[head], after[head]), f"{matrix} teaches the head"
         assert changed or not taught, f"{matrix} is never used"

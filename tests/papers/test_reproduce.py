@@ -57,7 +57,7 @@ def test_everything_is_drawn_and_judged_and_a_changed_store_is_drawn_again(
     fabricate.all_runs(plan, tmp_path / "runs")
     assert main(words("faeval", tmp_path)) == 0
     said = capsys.readouterr()
-    assert "0 runs made; claims: " in said.err
+    assert "0 runs made; claims: 17 rehearsed, which says nothing about them" in said.err
     names = {path.name for path in (tmp_path / "out").iterdir()}
     wanted = {f"{figure}.{form}" for figure in PAPER.figures for form in (*FORMATS, "json")}
     assert names == wanted | {"claims.md", "claims.json", "claims.tex", "made-from.json"}

@@ -95,6 +95,43 @@ def test_methods_of_one_name_tell_the_setting_in_which_they_differ(tmp_path: Pat
     assert look(tmp_path).document["differing"] == ["rule", "lr"], "a setting that only one rule reads does not differ"
 
 
+def test_a_label_leaves_out_what_all_methods_share(tmp_path: Path) -> None:
+    """The page tells it once. The names in CSV files and in the template stay whole."""
+    for lr in (0.001, 0.002):
+        fabricate.write(RunConfig(rule="dfa", lr=lr, epochs=2), tmp_path)
+    document = look(tmp_path).document
+    assert [one["label"] for one in document["methods"]] == ["dfa, lr 0.001", "dfa, lr 0.002"]
+    assert document["shared"] == "resmlp, digits, 2 epochs"
+    fabricate.write(RunConfig(rule="bp", epochs=3), tmp_path)
+    document = look(tmp_path).document
+    assert document["methods"][0]["label"] == "bp, 3 epochs" and document["shared"] == "resmlp, digits"
+    fabricate.write(RunConfig(rule="bp", net="cnn", data="mnist", epochs=3), tmp_path)
+    document = look(tmp_path).document
+    assert all(one["label"] == one["name"] for one in document["methods"]) and document["shared"] == ""
+
+
+def test_the_command_of_a_run_names_its_own_store(tmp_path: Path) -> None:
+    run = fabricate.write(RunConfig(rule="dfa", epochs=2), tmp_path / "mine")
+    assert look(tmp_path / "mine").runs[run.name]["command"].endswith(f"--runs {tmp_path / 'mine'}")
+
+
+def test_a_check_that_decided_nothing_is_not_told_as_one_that_did_not_fire(audited_store: Path) -> None:
+    found = look(audited_store)
+    undecided = set()
+    for method in found.document["methods"]:
+        own = found.document["template"].split(f"### {method['name']}\n")[1].split("###")[0]
+        for check in method["checks"]:
+            findings = [one for name in method["runs"] for one in found.runs[name]["findings"]]
+            said = {one["status"] for one in findings if one["check"] == check["check"]}
+            assert check["open"] == (said.pop() if len(said) == 1 and not said & {"passed", "fired"} else "")
+            if check["open"]:
+                undecided.add((method["rule"], check["open"]))
+                assert f"- Check {check['check']}: {check['open']}\n" in own
+            else:
+                assert "fired in" in own.split(f"- Check {check['check']}: ")[1].split("\n")[0]
+    assert ("frozen-dfa", "not applicable") in undecided
+
+
 def test_a_kept_audit_gives_the_verdict_of_the_audit_and_nothing_is_measured(
     audited_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from faudit.cli.main import main
 from faudit.config import RunConfig
+from faudit.errors import ConfigError
 from faudit.report import vega
 from faudit.report.page import SCRIPTS, asset, escaped, html
 from tests.support import fabricate, stores
@@ -74,6 +75,16 @@ def test_a_kept_script_that_was_cut_is_not_used(tmp_path: Path) -> None:
     whole.write_text(f"{vega.checksum('let a;')}\nlet a;")
     cut.write_text(f"{vega.checksum('let a;')}\nlet a")
     assert vega.read(whole) == "let a;" and vega.read(cut) == vega.read(tmp_path / "none.js") == ""
+
+
+def test_too_little_memory_for_the_engine_is_one_line_and_not_a_crash(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31)); " + vega.BUNDLE
+    monkeypatch.setattr(vega, "BUNDLE", limited)
+    with pytest.raises(ConfigError, match=r"expected exit code 0, got -?\d+\. .*ulimit -v") as caught:
+        vega.bundled()
+    assert "\n" not in str(caught.value)
 
 
 def test_without_its_package_the_report_says_how_to_install_it(made_up: Path, tmp_path: Path) -> None:

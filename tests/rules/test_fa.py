@@ -17,9 +17,10 @@ from tests.support.rules_by_hand import fa_credit, oracle_of
 def test_there_is_one_matrix_from_each_teaching_tap_to_the_one_before(net_name: str) -> None:
     setup = Setup("fa", net_name)
     widths = setup.net.tap_widths(setup.x)[: setup.net.signals]
-    assert {name: tuple(value.shape) for name, value in setup.state.items()} == {
-        f"B.{l}": shape for l, shape in enumerate(itertools.pairwise(widths))
-    }
+    between = {f"B.{l}": shape for l, shape in enumerate(itertools.pairwise(widths))}
+    own = {"B.embed": (widths[0], widths[0])} if setup.net.taught_at(0) == 0 else {}
+    assert {name: tuple(value.shape) for name, value in setup.state.items()} == between | own
+    assert Setup("fa", net_name, embedding_feedback="none").state.keys() == between.keys()
 
 
 def test_every_matrix_follows_the_seed_and_no_two_are_alike(net_name: str) -> None:
@@ -52,3 +53,26 @@ def test_the_last_block_is_taught_the_exact_gradient(net: str) -> None:
         torch.testing.assert_close(got[name] * eps * len(fa.x), want[name], rtol=1e-7, atol=1e-12)
     other = "blocks.0.w2.weight"
     assert not torch.allclose(got[other] * eps * len(fa.x), want[other], rtol=1e-2)
+
+
+def test_the_embedding_is_taught_through_a_matrix_of_its_own_and_no_block_is() -> None:
+    setup = Setup("fa", "resmlp")
+    before = setup.grads()
+    setup.state["B.embed"] = -setup.state["B.embed"]
+    after = setup.grads()
+    assert {name for name in before if not torch.equal(before[name], after[name])} == {"embed.weight", "embed.bias"}
+    torch.testing.assert_close(after["embed.weight"], -before["embed.weight"], rtol=0.0, atol=0.0)
+
+
+def test_without_that_matrix_the_embedding_is_taught_as_block_0_is() -> None:
+    own, none = Setup("fa", "resmlp", clip=1e30), Setup("fa", "resmlp", clip=1e30, embedding_feedback="none")
+    own.state["B.embed"] = torch.eye(*own.state["B.embed"].shape, dtype=torch.float64)
+    for name, gradient in none.grads().items():
+        torch.testing.assert_close(own.grads()[name], gradient, rtol=1e-12, atol=1e-15)
+
+
+def test_the_signal_of_the_embedding_is_what_its_frozen_control_reports() -> None:
+    setup, control = Setup("fa", "resmlp"), Setup("frozen-fa", "resmlp")
+    signal = setup.credit()[0] @ setup.state["B.embed"].T
+    torch.testing.assert_close(control.credit()[0], signal, rtol=1e-12, atol=1e-15)
+    assert not any(bool(credit.any()) for credit in control.credit()[1:])

@@ -37,9 +37,12 @@ def separate_steps(setup: Setup, make: type[torch.optim.Optimizer], clip: float)
             credit = [net.tap(gradient)]
             for l in reversed(range(net.signals - 1)):
                 credit.insert(0, credit[0] @ state[f"B.{l}"].T)
+            own_feedback = state.get("B.embed")
         else:
             credit = [error @ state[f"B.{l}"].T for l in range(net.signals)]
-        signal = [a / (a.square().mean(1, keepdim=True).sqrt() + 1e-6) for a in credit]
+            own_feedback = None
+        first = credit[0] if own_feedback is None else credit[0] @ own_feedback.T
+        *signal, embedding = (a / (a.square().mean(1, keepdim=True).sqrt() + 1e-6) for a in (*credit, first))
         for l in range(net.blocks):
             optimizers[f"blocks.{l}"].zero_grad()
             branch = net.branch(params, l, taps[l].detach())
@@ -50,7 +53,7 @@ def separate_steps(setup: Setup, make: type[torch.optim.Optimizer], clip: float)
         if "embed" in own:  # an embedding may have no weights
             optimizers["embed"].zero_grad()
             embedded = net.embed(params, x)
-            (embedded * net.spread(signal[0], embedded)).flatten(1).sum(1).mean().backward()
+            (embedded * net.spread(embedding, embedded)).flatten(1).sum(1).mean().backward()
         optimizers["readout"].zero_grad()
         net.loss(net.readout(params, taps[-1].detach()), y).backward()
         for optimizer in optimizers.values():

@@ -128,14 +128,22 @@ class Oracle:
             taps.insert(0, signal)
         return grads | self.embed_back(signal), taps
 
-    def local(self, credit: list[Array], e: Array, *, penalty: float, eps: float, clip: float) -> dict[str, Array]:
-        """The local rules' update: normalised credit at each block, the mean over the batch, each block clipped."""
+    def local(
+        self, credit: list[Array], e: Array, *, penalty: float, eps: float, clip: float, first: Array | None = None
+    ) -> dict[str, Array]:
+        """The local rules' update: normalised credit at each block, the mean over the batch, each block clipped.
+
+        ``first`` is the credit of the embedding, if it is not that of tap 0.
+        """
         n = len(self.x)
-        signal = [a / (np.sqrt((a**2).mean(1, keepdims=True)) + eps) / n for a in credit]
-        first = 0 if self.residual else 1
+        *signal, embedding = (
+            a / (np.sqrt((a**2).mean(1, keepdims=True)) + eps) / n
+            for a in (*credit, credit[0] if first is None else first)
+        )
+        skipped = 0 if self.residual else 1
         grads, _ = self.readout_back(e / n)
         for l in range(self.depth):
-            own, _ = self.block_back(l, signal[l + first] + 2 * penalty / n * self.f[l])
+            own, _ = self.block_back(l, signal[l + skipped] + 2 * penalty / n * self.f[l])
             size = math.sqrt(sum(float((g**2).sum()) for g in own.values()))
             grads |= {name: g * min(1.0, clip / (size + 1e-6)) for name, g in own.items()}
-        return grads | self.embed_back(signal[0])
+        return grads | self.embed_back(embedding)

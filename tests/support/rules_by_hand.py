@@ -30,6 +30,12 @@ def fa_credit(setup: Setup, oracle: Oracle) -> list[Array]:
     return credit
 
 
+def fa_embedding(setup: Setup, credit: list[Array]) -> Array | None:
+    """B_e c_0, where the embedding has feedback of its own."""
+    feedback = setup.state.get("B.embed")
+    return None if feedback is None else credit[0] @ feedback.numpy().T
+
+
 def own_credit(setup: Setup, oracle: Oracle) -> list[Array]:
     """The credit of the rule itself, which the test file of the rule derives by hand."""
     return [credit.detach().numpy() for credit in setup.credit()]
@@ -50,5 +56,7 @@ def expected(name: str, setup: Setup, penalty: float, eps: float, clip: float) -
     if rule == "bp":
         grads = oracle.bp(e / len(e), penalty)[0]
     else:
-        grads = oracle.local(CREDITS[rule](setup, oracle), e, penalty=penalty, eps=eps, clip=clip)
+        credit = CREDITS[rule](setup, oracle)
+        first = fa_embedding(setup, credit) if rule == "fa" else None
+        grads = oracle.local(credit, e, penalty=penalty, eps=eps, clip=clip, first=first)
     return {key: value for key, value in grads.items() if rule == name or not key.startswith("blocks.")}

@@ -139,6 +139,43 @@ def test_empty_duplicated_and_contradictory_grids_are_refused(document: dict[str
     assert len(lines) == 1 and expected in lines[0] and lines[0].endswith("(s.toml)")
 
 
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"rule": "dfa", "beta": 0.5}, "beta: no run reads it"),  # the default of ep
+        ({"rule": "dfa", "beta": 0.7}, "beta: no run reads it"),
+        ({"beta": 0.5, "grid": {"rule": ["bp", "dfa"]}}, "beta: no run reads it"),
+        ({"rule": "dfa", "grid": {"beta": [0.5]}}, "[grid] beta: no run reads it"),
+        ({"include": [{"rule": "dfa", "clip": 1.0}, {"rule": "bp", "clip": 1.0}]}, "[[include]] 2 clip: no run reads"),
+        ({"include": [{"rule": "dfa", "grid": {"beta": [0.5]}}]}, "[[include]] 1 grid beta: no run reads it"),
+        ({"net": "resmlp", "patch": 4}, "patch: no run reads it"),
+        (
+            {"clip": 1.0, "grid": {"rule": ["bp", "dfa"]}, "exclude": [{"rule": "dfa"}]},
+            "clip: no run reads it",
+        ),
+    ],
+)
+def test_a_setting_that_no_run_reads_is_refused_at_any_value(document: dict[str, Any], expected: str) -> None:
+    (line,) = told(document)
+    assert line.startswith(expected) and "leave it out" in line and line.endswith("(s.toml)")
+
+
+def test_a_flag_that_no_run_of_the_study_reads_is_refused() -> None:
+    document = {"include": [{"rule": "bp"}, {"rule": "dfa"}]}
+    assert len(study_of(document, {"clip": "1.0"}, where="s.toml").runs) == 2
+    assert told(document, overrides={"beta": "0.5"})[0].startswith("beta: no run reads it")
+
+
+def test_a_shared_setting_is_for_the_runs_that_read_it() -> None:
+    """A default of one rule beside rules without the setting is no contradiction, and names the same runs."""
+    for document in (
+        {"clip": 1.0, "grid": {"rule": ["bp", "dfa"]}},
+        {"clip": 1.0, "include": [{"rule": "bp"}, {"rule": "dfa"}]},
+        {"grid": {"rule": ["bp", "dfa"], "clip": [1.0]}},
+    ):
+        assert runs_of(document) == [RunConfig(rule="bp"), RunConfig(rule="dfa")]
+
+
 def test_a_flag_against_the_grid_is_a_contradiction() -> None:
     assert "[grid] threads: also set outside" in told({"grid": {"threads": [1, 2]}}, overrides={"threads": "2"})[0]
 
@@ -182,6 +219,8 @@ def test_numbers_of_thousands_of_digits_are_refused_in_a_line(tmp_path: Path, te
 def test_a_missing_file_names_the_nearest_built_in() -> None:
     with pytest.raises(ConfigError, match="did you mean 'penalties'"):
         read(Path("penaltiez"))
+    with pytest.raises(ConfigError, match=r"Give an existing file\. Built-in studies: faeval"):
+        read(Path("study.toml"))
 
 
 def test_the_built_in_studies_are_whole() -> None:

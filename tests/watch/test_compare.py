@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import faudit
-from faudit.watch.compare import Comparison
+from faudit.watch.compare import CHUNK, Comparison, compared
 from faudit.watch.loop import Watch
 from tests.support.loops import Stack
 from tests.support.models import CLASSES, WIDTH, batch
@@ -123,6 +123,87 @@ def test_tiny_gradients_keep_their_direction(tmp_path: Path) -> None:
         found = w.compare(x, y, updates={name: 1e-30 * value for name, value in true.items()})
     assert found is not None and found.overall.cosine == pytest.approx(1.0, abs=1e-6)
     assert found.overall.ratio == pytest.approx(1e-30, rel=1e-5) and found.overall.sign == 1.0
+
+
+def test_the_sign_of_an_entry_counts_however_small_it_is(tmp_path: Path) -> None:
+    """One large entry makes the norms ordinary; the products of the others are below the smallest float32."""
+    model, (x, y) = mlp().float(), batch()
+    with opened(model, tmp_path, torch.float32) as w:
+        true = {name: torch.from_numpy(value).float() for name, value in by_hand(model, x, y).items()}
+        updates = {name: -1e-44 * value.sign() for name, value in true.items()}
+        for name, value in updates.items():
+            value.view(-1)[0] = true[name].view(-1)[0]
+        found = w.compare(x, y, updates=updates)
+    assert found is not None
+    for name, one in found.parameters.items():
+        assert one.sign == pytest.approx(1 / int((true[name] != 0).sum())), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_parameter_of_many_chunks_is_one_vector(dtype: torch.dtype) -> None:
+    """Three chunks, the last of them short; the second has squares that float32 cannot hold."""
+    draw = torch.Generator().manual_seed(0)
+    u, g = (torch.randn(2 * CHUNK + 77, generator=draw, dtype=torch.float64) for _ in range(2))
+    u[CHUNK : 2 * CHUNK] *= 1e-25
+    g[CHUNK : 2 * CHUNK] *= 1e-20
+    u[5], g[-5] = 0.0, 0.0
+    own, true = u.to(dtype), g.to(dtype)
+    parts = {"first": "embed", "second": "readout"}
+    found = compared({"first": own}, {"first": true, "second": true}, parts)
+    one, exact = found.parameters["first"], agreement(own.double().numpy(), true.double().numpy())
+    assert one.cosine is not None and one.ratio is not None
+    assert (one.cosine, one.ratio) == pytest.approx(exact[:2], rel=1e-6, abs=1e-7)
+    counted = (own != 0) & (true != 0)
+    assert one.sign == float((own.sign() == true.sign())[counted].double().mean()) and int(counted.sum()) == len(u) - 2
+    assert found.parts["readout"].cosine is None and found.parts["readout"].count == len(u), "no update is zeros"
+    assert found.overall.ratio == pytest.approx(one.ratio / 2**0.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("what", ["update", "gradient"])
+def test_numbers_that_are_not_finite_are_one_warning_and_no_divergence(what: str, value: float, tmp_path: Path) -> None:
+    """AMP makes infinite gradients and skips the step: the network did not diverge."""
+    model, (x, y) = mlp().float(), batch()
+
+    def loss(logits: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(logits, y, reduction="none") * factor
+
+    factor = 1.0
+    with opened(model, tmp_path, torch.float32, loss=loss) as w:
+        F.cross_entropy(model(x), y).backward()
+        grad = model.get_parameter("1.0.weight").grad
+        assert grad is not None
+        if what == "update":
+            grad[0, 0] = value
+        else:
+            factor = value
+        with pytest.warns(UserWarning, match=rf"the {what} of '.*': expected finite numbers, got NaN or infinity"):
+            assert w.compare(x, y) is None
+        factor = 1.0
+        row = w.log(1)
+    assert row is not None and "compare_cosine" not in row and w.run.status == "done"
+
+
+def test_a_sparse_gradient_is_compared_as_the_dense_one(tmp_path: Path) -> None:
+    class Words(nn.Module):
+        def __init__(self, *, sparse: bool) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.words = nn.Embedding(7, 8, sparse=sparse)
+            self.block, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.block(self.words(x).mean(dim=1)))  # type: ignore[no-any-return]
+
+    _, y = batch()
+    x = torch.randint(7, (len(y), 3), generator=torch.Generator().manual_seed(0))
+    found = []
+    for sparse in (True, False):
+        model = Words(sparse=sparse)
+        with faudit.watch(model, eval_batch=(x, y), taps="block", runs=tmp_path / str(sparse), light=True) as w:
+            F.cross_entropy(model(x), y).backward()
+            found.append(w.compare(x, y))
+    assert found[0] == found[1] and found[0] is not None and found[0].overall.cosine == pytest.approx(1.0, abs=1e-6)
 
 
 def test_parameters_without_an_update_count_as_zeros_and_frozen_ones_not_at_all(tmp_path: Path) -> None:

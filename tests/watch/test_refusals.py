@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from faudit import FauditError, audit_model
+from faudit.watch.batches import pair
 from faudit.watch.net import ForeignNet
 from tests.support.feedback import aligned, unaligned
 from tests.support.models import CLASSES, WIDTH, Around, batch, everything, mlp
@@ -213,6 +214,7 @@ def test_a_fresh_credit_that_does_not_fit() -> None:
         ([batch(3), (torch.zeros(3, 9), batch(3)[1])], "cannot be concatenated"),
         ([({"x": batch(3)[0]}, batch(3)[1]), ({"z": batch(3)[0]}, batch(3)[1])], "the same inputs in each, x"),
         ([(torch.full((3, WIDTH), torch.nan), batch(3)[1])], "batch 0: expected finite inputs"),
+        ([(torch.tensor([torch.inf, -torch.inf, 1.0])[:, None].expand(3, WIDTH), batch(3)[1])], "expected finite"),
         ([(batch(3)[0], torch.tensor([0, 1, CLASSES]))], "expected classes 0 to 4, as many as the model has logits"),
         ([(batch(3)[0], torch.tensor([0, 1, -100]))], "got -100 to 1"),
         ([(batch(3)[0], torch.rand(3))], "int64 labels [n], got float32 [3, 5] and float32 [3]"),
@@ -220,6 +222,12 @@ def test_a_fresh_credit_that_does_not_fit() -> None:
 )
 def test_batches_that_are_not_pairs(batches: Any, told: str) -> None:
     assert told in refusal(mlp(), batches)
+
+
+def test_finite_inputs_whose_sum_overflows_are_finite() -> None:
+    x, y = torch.full((3, WIDTH), torch.finfo(torch.float32).max), batch(3)[1]
+    found, _ = pair((x, y), where="the batch")
+    assert found is x and not torch.isfinite(x.sum())
 
 
 def test_settings_out_of_range() -> None:

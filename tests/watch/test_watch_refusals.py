@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,14 @@ def test_a_model_that_changes_in_size_is_told_once_and_the_loop_goes_on(
             assert w.log(3) is not None
             assert w.compare(X, Y, updates={}) is None
         assert len(told) == 1
+    strict = Stack()
+    with (
+        pytest.raises(faudit.FauditError, match="the model has changed since it is watched"),
+        faudit.watch(strict, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path / "strict", strict=True) as asked,
+    ):
+        change(strict)
+        asked.log(1)
+    assert asked.run.status == "failed", "the caller asked for it"
     assert row is not None and row["hidden_norms"] == [None] * 3 and row["own.lr"] == 0.5
     assert [one["epoch"] for one in w.run.rows()] == [0, 1, 2, 3] and w.run.status == "done"
     assert w.verdict().verdict == "inconclusive"
@@ -139,6 +148,44 @@ def test_an_epoch_that_was_logged_or_is_none_is_left_out(epochs: tuple[Any, Any]
     assert w.run.status == "failed" and len(w.run.rows()) == 2
 
 
+WEIGHT = torch.ones(WIDTH, WIDTH)
+NOT_COMPARED: list[tuple[Any, Any, dict[str, Any], str]] = [
+    (X, Y + 5, {}, r"the loss failed: IndexError: .*Expected loss\(logits, y\) with logits float32 \[24, 5\]"),
+    (X, Y.float(), {}, "the loss failed: RuntimeError"),
+    (X, Y[:, None], {}, "the loss failed: RuntimeError"),
+    (X, Y[:3], {}, r"the batch: expected a pair \(x, y\).*got x float32 \[24, 8\] with y int64 \[3\]"),
+    (X, Y.to("meta"), {}, "the batch: expected on the device of the model, cpu, got meta"),
+    (X.to("meta"), Y, {}, "the batch: expected on the device of the model, cpu, got meta"),
+    (X[:, :3], Y, {}, r"the model failed on its input, float32 \[24, 3\]"),
+    (X * torch.nan, Y, {}, "expected finite inputs, got NaN or infinity in x"),
+    (X, Y, {"updates": [WEIGHT]}, "updates: expected a mapping from the names of parameters to tensors, got list"),
+    (X, Y, {"updates": {"embed.weight": WEIGHT.to("meta")}}, "expected real numbers on the device .* cpu, .* on meta"),
+    (X, Y, {"updates": {"embed.weight": WEIGHT + 1j}}, r"expected real numbers .* got complex64 \[8, 8\] on cpu"),
+    (X, Y, {"rng_state": 3}, r"rng_state: expected what torch.get_rng_state\(\) returned, got int"),
+    (X, Y, {"rng_state": torch.zeros(3)}, r"rng_state: expected what torch.get_rng_state\(\) returned, got float32"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("x", "y", "options", "says"), NOT_COMPARED)
+def test_a_batch_that_cannot_be_compared_never_ends_the_training(
+    x: Any, y: Any, options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    model = Stack()
+    F.cross_entropy(model(X), Y).backward()
+    with faudit.watch(model, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path, light=True) as w:
+        with pytest.warns(UserWarning, match=says) as told:
+            assert w.compare(x, y, **options) is None
+        assert "\n" not in str(told[0].message)
+        assert w.compare(X, Y) is not None, "the next one is compared"
+    assert w.run.status == "done"
+    with (
+        pytest.raises(faudit.FauditError, match=says),
+        faudit.watch(model, eval_batch=(X, Y), taps="blocks.*", runs=tmp_path / "s", light=True, strict=True) as w,
+    ):
+        w.compare(x, y, **options)
+    assert w.run.status == "failed"
+
+
 def test_outside_its_block_a_watch_writes_nothing(tmp_path: Path) -> None:
     w = faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path)
     with pytest.warns(UserWarning, match="w.log: expected inside the `with` block of the watch, got it outside"):
@@ -154,7 +201,10 @@ def test_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     with faudit.watch(Stack(), eval_batch=(X, Y), taps="blocks.*", runs=tmp_path) as w:
         with pytest.warns(UserWarning, match="note: expected a number, got str"):
             assert w.log(1, note="hello") is None
-        row = w.log(1, lr=torch.tensor(0.5), lost=float("nan"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # torch's own, of a number in a graph
+            row = w.log(1, lr=torch.tensor(0.5, requires_grad=True), lost=float("nan"), best=float("inf"))
+    assert w.run.status == "done", "what a number of the caller's means is unknown"
     assert row is not None and row["own.lr"] == 0.5 and w.run.rows()[1]["own.lost"] != w.run.rows()[1]["own.lost"]
 
 

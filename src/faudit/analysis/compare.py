@@ -10,6 +10,8 @@ standard deviation s:
 
 With three seeds the exact test cannot give a p below 0.25. A smaller p of the t-test then rests on normal differences,
 which three values cannot show. The report says so.
+
+The test accuracy at the end is also compared sample by sample (``samples.py``), where the runs kept their answers.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from faudit.analysis.runs import Runs
+from faudit.analysis.samples import BySample, by_sample
 from faudit.audit.utility import aligned, markdown
 from faudit.errors import ConfigError, StoreError
-from faudit.formats import html_table, probability
+from faudit.formats import html_table, printed_difference, probability
 from faudit.latex import tabular
 from faudit.registry import some_of
 from faudit.stats import least_sign_flip_p, sign_flip_p, student_interval, student_p
@@ -114,9 +117,9 @@ class Compared:
     def cells(self) -> list[str]:
         """Its line of the table."""
         a, b = ([pair[side] for pair in self.pairs.values()] for side in (0, 1))
-        low_high = "–" if self.interval is None else " to ".join(map(signed, self.interval))
-        effect = "–" if self.effect is None else signed(self.effect)
-        means = [spread(a), spread(b), signed(self.mean)]
+        low_high = "–" if self.interval is None else " to ".join(map(printed_difference, self.interval))
+        effect = "–" if self.effect is None else printed_difference(self.effect)
+        means = [spread(a), spread(b), printed_difference(self.mean)]
         tests = [probability(self.p_t), probability(self.p_exact)]
         return [str(self.quantity), str(self.n), *means, low_high, *tests, effect]
 
@@ -130,6 +133,7 @@ class Comparison:
     differ: dict[str, list[Any]]  # the settings in which A and B differ, each with the values of A and of B
     results: tuple[Compared, ...]
     remarks: tuple[str, ...] = ()
+    samples: BySample | None = None  # the test accuracy, sample by sample; None if it was not asked for or not kept
 
     @property
     def table(self) -> list[list[str]]:
@@ -160,29 +164,44 @@ class Comparison:
             notes.append(f"{len(self.results)} quantities are tested; the p-values are not corrected for that.")
         return notes
 
+    @property
+    def parts(self) -> list[tuple[list[list[str]], list[str]]]:
+        """Its tables, each with its notes: over the seeds, and over the samples if their answers are known."""
+        over_seeds = (self.table, self.notes)
+        return [over_seeds] if self.samples is None else [over_seeds, (self.samples.table, self.samples.notes)]
+
     def __str__(self) -> str:
-        return "\n".join([*aligned(self.table), *self.notes])
+        return "\n\n".join("\n".join([*aligned(table), *notes]) for table, notes in self.parts)
 
     def __repr__(self) -> str:
         return f"Comparison({self.a!r}, {self.b!r}, n={min(result.n for result in self.results)})"
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in [*self.notes, *self.remarks])
-        return html_table(self.table) + notes
+        found = ""
+        for table, notes in self.parts:
+            found += html_table(table) + "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+        return found + "".join(f"<p>{html.escape(remark)}</p>" for remark in self.remarks)
 
     def markdown(self) -> str:
-        """The table and its notes in Markdown."""
-        return "\n".join(
-            [*markdown([[cell.replace("|", "\\|") for cell in line] for line in self.table]), "", *self.notes]
-        )
+        """The tables and their notes in Markdown."""
+        escaped = [
+            ([[cell.replace("|", "\\|") for cell in line] for line in table], notes) for table, notes in self.parts
+        ]
+        return "\n\n".join("\n".join([*markdown(table), "", *notes]) for table, notes in escaped)
 
     def latex(self) -> str:
-        """The table in LaTeX, with its notes as comments."""
-        return tabular(self.table, caption="\n".join(self.notes))
+        """The tables in LaTeX, with their notes as comments."""
+        return "\n".join(tabular(table, caption="\n".join(notes)) for table, notes in self.parts)
 
     def to_json(self) -> dict[str, Any]:
-        results = [result.to_json() for result in self.results]
-        return {"a": self.a, "b": self.b, "differ": self.differ, "results": results, "remarks": list(self.remarks)}
+        return {
+            "a": self.a,
+            "b": self.b,
+            "differ": self.differ,
+            "results": [result.to_json() for result in self.results],
+            "samples": None if self.samples is None else self.samples.to_json(),
+            "remarks": list(self.remarks),
+        }
 
 
 def compare(
@@ -196,8 +215,9 @@ def compare(
 ) -> Comparison:
     """Compare entries of two groups of runs, paired by seed: at the end, or at an epoch ``at``.
 
-    The default entry is ``test_acc``. ``layer`` or ``over`` choose a number of an entry that has one for each layer, as
-    in ``faudit.plot``. Raises if a group is empty, mixes methods or has two runs of one seed, or if there is no pair.
+    The default entry is ``test_acc``; at the end it is compared sample by sample too. ``layer`` or ``over`` choose a
+    number of an entry that has one for each layer, as in ``faudit.plot``. Raises if a group is empty, mixes methods or
+    has two runs of one seed, or if there is no pair.
     """
     remarks: list[str] = []
     told_names = [name or f"group {letter}" for name, letter in zip(names, "AB", strict=True)]
@@ -235,11 +255,13 @@ def compare(
                 f"the rows have {some_of(measured(found))}."
             )
         results.append(Compared(quantity, usable))
+    is_tested = at is None and any(str(result.quantity) == "test_acc" for result in results)
+    samples = by_sample(seeds[0], seeds[1], remarks) if is_tested else None
     differ = differences(*groups)
     for side, name in enumerate(names):
         if not name and differ:
             told_names[side] = ", ".join(f"{setting}={values[side]}" for setting, values in differ.items())
-    return Comparison(told_names[0], told_names[1], differ, tuple(results), tuple(remarks))
+    return Comparison(told_names[0], told_names[1], differ, tuple(results), tuple(remarks), samples)
 
 
 def checked(group: Runs, name: str, remarks: list[str]) -> list[Overview]:
@@ -301,7 +323,3 @@ def spread(values: Sequence[float]) -> str:
     """Mean ± standard deviation with four significant digits."""
     mean = f"{statistics.fmean(values):.4g}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2g}"
-
-
-def signed(value: float) -> str:
-    return f"{value:+.3g}".replace("-", "−")

@@ -91,10 +91,12 @@ def audit(document: Document) -> str:
 def watch(document: Document) -> str:
     """A watched loop against a plain one."""
     part = document["parts"]["watch"]
+    low, middle, high = part["compare_quartiles"]
     return "\n".join(
         [
             f"- one logged row: {part['log_share']:.1%} of an epoch",
-            f"- one comparison: {told(part['compare_over_step'])} steps",
+            f"- one comparison: {middle:.2f} steps (quartiles {low:.2f}–{high:.2f}, {part['pairs']} pairs); in processor time "
+            f"{part['compare_processor'][1]:.2f}",
         ]
     )
 

@@ -409,5 +409,5 @@ def one_line(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ConfigError(
-            f"{what} failed: {error_text(error)}. Expected code that runs in {Path.cwd().name}/."
+            f"{what} failed: {error_text(error)}. Expected code that runs in the current directory, {Path.cwd().name}."
         ) from error

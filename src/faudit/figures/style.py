@@ -126,6 +126,9 @@ def rule_look(rule: str) -> tuple[str, str, Any, str]:
         rule = f"frozen-{name}" if head.startswith("frozen-") else name
     else:
         place = [name for name in RULES if name not in RULE_LOOKS].index(rule)
+    taught_by = RULE_LOOKS.get(rule.removeprefix("frozen-"))
+    if taught_by and rule.startswith("frozen-"):
+        rule = f"frozen blocks (embed by {taught_by[0]})"
     return rule, COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
 
 

@@ -32,12 +32,14 @@ BUFFERS = ("running_mean", "running_var")  # how the name of a running statistic
 class Trace:
     """The values of one forward pass that rules and probes read.
 
-    ``taps[l]`` is h_l as block l reads it, ``embedded`` is h_0 with its graph, ``branches[l]`` is f_l(h_l).
+    ``taps[l]`` is h_l as block l reads it, ``embedded`` is h_0 with its graph, ``branches[l]`` is f_l(h_l), ``end`` is
+    h_L as the readout reads it.
     """
 
     embedded: Tensor
     taps: list[Tensor]
     branches: list[Tensor]
+    end: Tensor
     logits: Tensor
 
 
@@ -210,10 +212,13 @@ class Net(ABC):
             branches.append(self.branch(params, l, h))
             h = self.join(h, branches[l])
             taps.append(h)
-        return Trace(embedded, taps, branches, self.readout(params, h))
+        return Trace(embedded, taps, branches, h, self.readout(params, h))
 
     def trace_cut(self, params: Params, x: Tensor) -> Trace:
-        """The same values with the graph cut at every tap: no gradient flows from a block to an earlier part."""
+        """The same values with the graph cut at every tap: no gradient flows from a block to an earlier part.
+
+        ``end`` is a leaf of the readout's graph, so a rule can ask for the gradient there.
+        """
         embedded = self.embed(params, x)
         h = embedded.detach()
         taps, branches = [h], []
@@ -221,7 +226,8 @@ class Net(ABC):
             branches.append(self.branch(params, l, h))
             h = self.join(h, branches[l].detach())
             taps.append(h)
-        return Trace(embedded, taps, branches, self.readout(params, h))
+        end = h.detach().requires_grad_()
+        return Trace(embedded, taps, branches, end, self.readout(params, end))
 
 
 @cache

@@ -3,6 +3,7 @@
 Two kinds of samples are left out and counted. A fitted sample has an output error below the precision of the network
 (``Reading.fitted``): its cosine is one of rounding errors. A sample whose credit or gradient is exactly zero has no
 cosine. Neither is scored as 0 or 1.
+Reference: the angle of Lillicrap et al., Nature Communications 7, 2016, as a cosine per block (arXiv 2606.21126).
 """
 
 from __future__ import annotations

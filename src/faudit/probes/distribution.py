@@ -6,6 +6,7 @@ rule with feedback the null of fresh draws (``gamma_null_mean``, ``gamma_null_st
 The ends are kept apart from the interior: block 0 is nearest the input and, in block-level FA, the last block is taught
 the exact gradient by construction. Fitted samples (``Reading.fitted``) are left out, as they are in Γ, and n does not
 count them.
+Reference: Vershynin, High-Dimensional Probability, 2018, section 3.2 (cosines of random directions).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 The gradient is of each sample's own loss, so the median does not depend on the size of the buffer. The paper
 differentiates the mean over n samples; its numbers are these divided by n.
+Reference: arXiv 2606.21126.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 The probe computes sin∠(W, W_0) between each matrix W of a block and its initial value W_0, and takes the smallest. A
 block that never trains, is dead or saturated, or whose update is clipped to zero has a matrix that does not turn. The
 measure is an angle and not a distance, because weight decay alone shrinks a matrix but does not turn it.
+Reference: layer rotation by Carbonnelle & De Vleeschouwer, arXiv 1806.01603. They take 1 − cos∠(W, W_0) for each layer.
 """
 
 from __future__ import annotations

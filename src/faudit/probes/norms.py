@@ -1,6 +1,7 @@
 """Hidden norms: the median over samples of ‖h_l‖, at every tap.
 
 An exploding residual stream shows here first, because the terminal LayerNorm hides it from loss and accuracy.
+Reference: arXiv 2606.21126 (its first check, the scale of the stream).
 """
 
 from __future__ import annotations

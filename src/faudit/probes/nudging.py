@@ -5,6 +5,7 @@
 
 A random direction of the same length is the control: ``nudging_random``. Both leave out fitted samples
 (``Reading.fitted``), as Γ does. ``nudging_study`` keeps the paper's definition over all samples.
+Reference: arXiv 2606.21126 for ``nudging_study``. The relative step is ours.
 """
 
 from __future__ import annotations

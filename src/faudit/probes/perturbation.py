@@ -15,6 +15,7 @@ feedback drawn afresh gives the null distribution of ρ and Γ for a rule that h
 gradient in float64: 1, or the reference is off. Every number but the study's leaves out fitted samples
 (``Reading.fitted``), as Γ does.
 Costs 96 forward passes over the buffer from every tap; memory does not grow with the number of directions.
+Reference: arXiv 2606.21126 for ``rho_study``. The relative step and float64 are ours.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ error is small. So the gradient is also given relative to the output error e = s
 sample has an error that the network's own precision cannot hold (``Reading.fitted``). It is counted apart, because a
 good fit is no fault of the reference. A sample whose gradient is exactly zero in both precisions is counted apart too,
 because it has no direction to agree on.
+Reference: ours; it replaces the size that arXiv 2606.21126 asks for. On rounding: Higham, Accuracy and Stability of
+Numerical Algorithms, 2nd edition, 2002.
 """
 
 from __future__ import annotations

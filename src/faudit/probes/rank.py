@@ -1,9 +1,10 @@
 """Rank of the reference: do different samples have different gradients?
 
-Each sample's gradient at a tap is scaled to length 1. The effective rank of the n directions is 1 / mean of cos² over
-the pairs of different samples (their participation ratio). It is 1 if all gradients lie on one line, with either sign,
-and at most C − 1 below a linear head with C classes. Cosines with a reference of rank 1 do not distinguish the samples.
-Rows of exactly zero are left out. Fitted samples (``Reading.fitted``) stay in: ``reference`` judges their precision.
+Each sample's gradient at a tap is scaled to length 1. The effective rank of the n directions is their participation
+ratio, 1 / mean over i ≠ j of cos²(g_i, g_j). It is 1 if all gradients lie on one line, with either sign, and at most C
+− 1 below a linear head with C classes. Cosines with a reference of rank 1 do not distinguish the samples. Rows of
+exactly zero are left out. Fitted samples (``Reading.fitted``) stay in: ``reference`` judges their precision.
+Reference: the participation ratio of Gao et al., bioRxiv 214262, 2017, here without the pair of a sample with itself.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ all ways to pair the samples (permutations), in closed form: with C_ij the cosin
 
 A rule that confuses samples or labels has a Γ inside this spread, though the cosines of all samples may be positive.
 Fitted samples (``Reading.fitted``) and samples without a credit or gradient are left out, as in Γ.
+Reference: mean and variance over permutations by Hoeffding, Annals of Mathematical Statistics 22, 1951.
 """
 
 from __future__ import annotations

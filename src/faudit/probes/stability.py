@@ -1,8 +1,10 @@
 """Cross-batch stability: do all batches have the same mean gradient direction?
 
-The buffer is split into 8 disjoint batches. The BP gradient at tap L // 2 is averaged over each batch, and the mean
-pairwise cosine of these averages is taken. Near 1, the gradient no longer depends on the input. This is a label for the
-kind of failure, not a test. Fitted samples (``Reading.fitted``) stay in: their gradients are tiny.
+The buffer is split into 8 disjoint batches. The BP gradient at tap L // 2 is averaged over each batch b, and the mean
+pairwise cosine of these averages is taken: mean over b < c of cos(ḡ_b, ḡ_c). Near 1, the gradient no longer depends on
+the input. This is a label for the kind of failure, not a test. Fitted samples (``Reading.fitted``) stay in: their
+gradients are tiny.
+Reference: arXiv 2606.21126.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Swap: does the rule's update depend on its feedback at all?
 
 The probe computes the rule's gradients on the evaluation buffer with its own feedback and with feedback that knows
-nothing of the weights (``Rule.fresh``). All else is the same, what the rule draws inside a step included. It gives the
-cosine between the two updates, over all parameters and for each part. It is 1 where the feedback is not used, as in a
-linear readout, which the true loss teaches. The feedback check asks the same of the credit, which a rule may report
-without training with it. Costs two steps of the rule.
+nothing of the weights (``Rule.fresh``). All else is the same, what the rule draws inside a step included. It gives
+cos(u(B), u(B′)) of the two updates, over all parameters and for each part. It is 1 where the feedback is not used, as
+in a linear readout, which the true loss teaches. The feedback check asks the same of the credit, which a rule may
+report without training with it. Costs two steps of the rule.
+Reference: ours. It applies the null of arXiv 2606.21126, feedback drawn afresh, to the update.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The rule's update compared with BP's: the gradients that the optimizer gets, not only the credit.
 
 The probe computes the rule's gradients on the evaluation buffer, with clipping, and the BP gradients of plain
-cross-entropy at the same weights. It gives their cosine and their ratio of norms, over all parameters and for each part
-(embed, blocks, readout). A rule may have a good credit and a useless update (because of a clip or a penalty), or the
-reverse.
+cross-entropy at the same weights. It gives cos(u, u_BP) and ‖u‖/‖u_BP‖, over all parameters and for each part (embed,
+blocks, readout). A rule may have a good credit and a useless update (because of a clip or a penalty), or the reverse.
+Reference: Refinetti, d'Ascoli, Ohana & Goldt, ICML 2021 (gradient alignment of DFA).
 """
 
 from __future__ import annotations

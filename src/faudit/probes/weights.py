@@ -3,6 +3,7 @@
 For each feedback matrix whose forward weight the rule names (``Rule.forward_of``), and only if the shapes agree:
 ``weight_angle`` is the angle between the two as vectors, in degrees, and ``weight_cosine`` the mean cosine between
 their columns. For DFA a column belongs to a class, because B_l replaces the head along the skip path.
+Reference: Lillicrap et al., Nature Communications 7, 2016; the angle as in Akrout et al., NeurIPS 2019.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from faudit.config import RunConfig
 from faudit.errors import StoreError
 from faudit.report.claims import claims_of
 from faudit.report.looks import looks_of
-from faudit.report.methods import Kept, differing, methods_of
+from faudit.report.methods import Kept, differing, methods_of, shared_by, told_once
 from faudit.report.runs import DAMAGED, Page, read
 from faudit.report.series import DIGITS, Columns
 from faudit.report.template import template
@@ -136,6 +136,7 @@ class Collection:
                 name: {"text": entry.text, "unit": entry.unit, "shape": entry.shape, "kind": entry.kind}
                 for name, entry in entries.items()
             },
+            "shared": told_once(shared_by([page.config for page in whole if page.config])),
             "differing": differing([page.document["config"] for page in whole]),
             "methods": [{**method, **look} for method, look in zip(methods, looks, strict=True)],
             "claims": self._judged(known),

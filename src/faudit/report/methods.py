@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
+from types import MappingProxyType
 from typing import Any
 
-from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK
-from faudit.audit.method import method, title
-from faudit.config import BESIDES, attribute, identity
+from faudit.audit.checks.check import FIRED, PASSED
+from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict
+from faudit.audit.method import method
+from faudit.config import BESIDES, RunConfig, attribute, identity
 from faudit.report.runs import NOT_AUDITED, UNFINISHED, Page, number
 from faudit.report.series import rounded_all
 from faudit.rules import RULES
@@ -36,7 +38,11 @@ def methods_of(pages: Iterable[Page], kept: Kept) -> list[dict[str, Any]]:
     known = {tuple(group): kept.get(tuple(group)) or method_of(group) for group in groups.values()}
     kept.clear()
     kept.update(known)
-    found = [{"name": name_of(group[0], shown), **numbers} for group, numbers in known.items()]
+    drops = shared_by([page.config for group in groups.values() if (page := group[0]).config])
+    found = [
+        {"name": name_of(group[0], shown), "label": name_of(group[0], shown, without=drops), **numbers}
+        for group, numbers in known.items()
+    ]
     order = {name: place for place, name in enumerate(RULES)}  # a control follows all rules
     found.sort(key=lambda one: (order.get(one["rule"], len(order)), one["name"]))
     return [{"key": place, **one} for place, one in enumerate(found)]
@@ -46,6 +52,20 @@ def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """The settings that have several values among the runs that read them."""
     names = dict.fromkeys(name for config in configs for name in config)
     return [name for name in names if len({repr(config[name]) for config in configs if name in config}) > 1]
+
+
+def shared_by(configs: Sequence[RunConfig]) -> dict[str, Any]:
+    """The net, data and length that all methods have, by the name of the setting: a label need not repeat them."""
+    return {
+        name: getattr(configs[0], name)
+        for name in ("net", "data", "epochs")
+        if configs and len({getattr(config, name) for config in configs}) == 1
+    }
+
+
+def told_once(shared: Mapping[str, Any]) -> str:
+    """What all methods share, for the line above their table: resmlp, digits, 30 epochs."""
+    return ", ".join(f"{value} epochs" if name == "epochs" else str(value) for name, value in shared.items())
 
 
 def method_of(group: Sequence[Page]) -> dict[str, Any]:
@@ -77,24 +97,36 @@ def method_of(group: Sequence[Page]) -> dict[str, Any]:
                 "std": fmean(spread) if spread else None,
                 "none": any(one["null_none"] for one in last),
             },
-            "checks": [check.to_json() for check in method(judged).checks] if judged else [],
+            "checks": checks_of(judged),
         }
     )
     return found
 
 
-def short_name(page: Page) -> str:
-    """The rule, net, data and length of a method."""
-    assert page.config is not None, "a damaged run has no method"
+def checks_of(judged: Sequence[tuple[RunConfig, Verdict]]) -> list[dict[str, Any]]:
+    """Each check over the seeds; ``open`` is the status at every seed if the check decided nothing at any."""
+    found = []
+    for check in method(judged).checks if judged else ():
+        said = {one.status for _, verdict in judged for one in verdict.findings if one.check == check.check}
+        found.append({**check.to_json(), "open": said.pop() if len(said) == 1 and not said & {PASSED, FIRED} else ""})
+    return found
+
+
+def short_name(page: Page, without: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The rule, net, data and length of a method; without those that all methods share."""
+    config = page.config
+    assert config is not None, "a damaged run has no method"
     tail = ", imported" if page.document["imported"] else ""
-    return title(page.config) + tail
+    parts = [config.label(on="" if "net" in without else config.net)]
+    parts += ["" if "data" in without else config.data, "" if "epochs" in without else f"{config.epochs} epochs"]
+    return ", ".join(filter(None, parts)) + tail
 
 
-def name_of(page: Page, shown: Mapping[str, Sequence[str]]) -> str:
+def name_of(page: Page, shown: Mapping[str, Sequence[str]], without: Mapping[str, Any] = MappingProxyType({})) -> str:
     """The short name, and the settings in which methods of the same short name differ."""
-    name, settings = short_name(page), page.document["config"]
-    more = [key for key in shown[name] if key in settings and attribute(key) not in BESIDES]
-    return ", ".join([name, *(f"{key} {written(settings[key])}" for key in more)])
+    settings = page.document["config"]
+    more = [key for key in shown[short_name(page)] if key in settings and attribute(key) not in BESIDES]
+    return ", ".join([short_name(page, without), *(f"{key} {written(settings[key])}" for key in more)])
 
 
 def written(value: Any) -> str:

@@ -71,7 +71,9 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
         "environment": {name: source_of(value) if name == IMPORTED else value for name, value in environment.items()},
         "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id", answers.KEY)},
-        "command": command(config, runs="runs") if config.rule in RULES and not is_watched(config) else "",
+        "command": command(config, runs=str(run.path.parent))
+        if config.rule in RULES and not is_watched(config)
+        else "",
         "last": numbers,
         "verdict": word,
         "headline": short(audited.verdict.headline) if audited else word,

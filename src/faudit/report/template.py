@@ -64,6 +64,8 @@ def null(found: Mapping[str, Any]) -> str:
 
 def check(one: Mapping[str, Any], seeds: int) -> str:
     """The result of a check over the seeds."""
+    if one["open"]:
+        return str(one["open"])
     if one["mean"] is None:
         return f"no number; fired in {one['fired']} of {seeds}"
     interval = "" if one["low"] is None else f" [{float(one['low']):.3g}, {float(one['high']):.3g}]"

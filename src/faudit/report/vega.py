@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import subprocess
+import sys
+import tempfile
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +20,7 @@ from faudit.errors import ConfigError, StoreError
 from faudit.store.files import write_whole
 
 CHECKSUM = 64  # characters of a SHA-256
-
+BUNDLE = "import sys, vl_convert; sys.stdout.buffer.write(vl_convert.javascript_bundle(None).encode())"
 
 MISSING = (
     "the report needs the package vl-convert-python: expected it, got none. "
@@ -33,16 +36,26 @@ def script() -> str:
     """The script, which defines ``vegaEmbed``."""
     if not is_installed():
         raise ConfigError(MISSING)
-    import vl_convert
-
     path = folder() / f"vega-{version('vl-convert-python')}.js"
     if kept := read(path):
         return kept
-    made: str = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]  # its stub lacks the default
+    made = bundled()
     with suppress(StoreError, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, f"{checksum(made)}\n{made}".encode())
     return made
+
+
+def bundled() -> str:
+    """The script as vl-convert makes it, in a process of its own: its engine ends the process if memory is short."""
+    with tempfile.TemporaryDirectory() as empty:  # no file of the user's folder may hide a module
+        made = subprocess.run([sys.executable, "-c", BUNDLE], capture_output=True, cwd=empty, check=False)
+    if made.returncode != 0 or not made.stdout:
+        raise ConfigError(
+            f"vl-convert cannot make the script of the page: expected exit code 0, got {made.returncode}. "
+            "Its engine needs some gigabytes of address space: raise `ulimit -v`, and try again."
+        )
+    return made.stdout.decode()
 
 
 def folder() -> Path:

@@ -48,7 +48,7 @@ class AuxiliaryRule(LocalRule):
 
     def groups(self, names: Collection[str]) -> list[Group]:
         own = tuple(name for name in names if self.trains_state(name))
-        return [Group(own, optimizer="adam", lr=self.auxiliary_lr, weight_decay=0.0)]
+        return [*super().groups(names), Group(own, optimizer="adam", lr=self.auxiliary_lr, weight_decay=0.0)]
 
     def new_auxiliary(
         self, generator: torch.Generator, widths: Iterable[int], *, inputs: int, outputs: int

@@ -1,9 +1,11 @@
 """FA, block-level: fixed random matrices carry the error back from block to block.
 
-c_{L−1} = ∂(mean loss)/∂h_L, exact;  c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d of shape (d, d), no skip term. c_0
-teaches the embedding. The gradient is of the *mean* loss, so it is small, and it falls as the stream grows. Below
-ε = credit_eps per feature the normalisation fades out and growth slows down. So ε matters here, unlike in DFA.
-Stores B_l ("B.<l>", (L−1)·d² numbers). Costs DFA's passes plus two backward passes of the readout.
+c_{L−1} = ∂(mean loss)/∂h_L, exact;  c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d of shape (d, d), no skip term. One more matrix
+carries the error to the embedding: c_emb = B_e c_0. With ``--embedding-feedback none`` c_0 itself teaches it. Without a
+skip, c_0 teaches nothing else, and there is no B_e. The gradient is of the *mean* loss, so it is small, and it falls as
+the stream grows. Below ε = credit_eps per feature the normalisation fades out and growth slows down. So ε matters here,
+unlike in DFA.
+Stores B_l ("B.<l>") and B_e ("B.embed"), L·d² numbers. Costs DFA's passes plus a backward pass of the readout.
 After Lillicrap et al., Nature Communications 7, 2016. Their rule differs: it replaces the transpose of every weight.
 """
 
@@ -16,10 +18,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, normal
+from faudit.nets.net import Net, Params, Trace, normal
 from faudit.rules import Card
 from faudit.rules.local import LocalRule
 from faudit.rules.rule import State
+from faudit.settings import one_of, setting
 
 
 @dataclass(frozen=True)
@@ -28,31 +31,53 @@ class FA(LocalRule):
 
     card: ClassVar[Card] = Card(
         title="Feedback alignment, from block to block",
-        formula="c_{L−1} = ∂(mean ℓ)/∂h_L; c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d fixed",
+        formula="c_{L−1} = ∂(mean ℓ)/∂h_L; c_l = B_l c_{l+1}, B_l ~ N(0, 1)/√d fixed; the embedding gets B_e c_0",
         reference="after Lillicrap et al., Nature Communications 7, 2016; block-level form of arXiv 2606.21126",
-        stores="one matrix of d × d for each block but the last",
+        stores="one matrix of d × d for each block but the last, and one for the embedding",
         needs=("global error",),
-        cost="DFA's passes and two backward passes of the readout",
+        cost="DFA's passes and a backward pass of the readout",
         fails="without a penalty the residual stream grows; the signal of early blocks is close to random",
+    )
+
+    embedding_feedback: str = setting(
+        "own",
+        one_of(("own", "none")),
+        "what carries the error from block 0 to the embedding: a matrix of its own, or none",
+        before="none",
     )
 
     def init(self, net: Net, sample: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         widths = net.tap_widths(sample)[: net.signals]
-        return {f"B.{l}": normal(generator, d, wide, std=wide**-0.5) for l, (d, wide) in enumerate(pairwise(widths))}
+        state = {f"B.{l}": normal(generator, d, wide, std=wide**-0.5) for l, (d, wide) in enumerate(pairwise(widths))}
+        if self._reaches_embedding(net):
+            state["B.embed"] = normal(generator, widths[0], widths[0], std=widths[0] ** -0.5)
+        return state
 
     def credit(
         self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
     ) -> list[Tensor]:
-        return self.teaching(net, params, state, taps, logits, y, first=0)
+        with torch.enable_grad():
+            end = taps[-1].detach().requires_grad_()
+            loss = net.loss(net.readout(params, end), y)
+        return sent_back(net, state, end, loss, first=0)
 
     def teaching(
-        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor, *, first: int
+        self, net: Net, params: Params, state: State, trace: Trace, loss: Tensor, y: Tensor, *, first: int
     ) -> list[Tensor]:
-        with torch.enable_grad():
-            h_last = taps[-1].detach().requires_grad_()
-            loss = net.loss(net.readout(params, h_last), y)
-            (gradient,) = torch.autograd.grad(loss, h_last)
-        credit = [net.tap(gradient)]
-        for l in reversed(range(first, net.signals - 1)):
-            credit.insert(0, credit[0] @ state[f"B.{l}"].T)
-        return credit
+        return sent_back(net, state, trace.end, loss, first=first)
+
+    def embedding_credit(self, net: Net, state: State, credit: Tensor) -> Tensor:
+        return credit @ state["B.embed"].T if self._reaches_embedding(net) else credit
+
+    def _reaches_embedding(self, net: Net) -> bool:
+        """Whether a matrix of its own carries the error from block 0 to the embedding."""
+        return self.embedding_feedback == "own" and net.taught_at(0) == 0
+
+
+def sent_back(net: Net, state: State, end: Tensor, loss: Tensor, *, first: int) -> list[Tensor]:
+    """The credit from tap ``first`` on: the gradient of the loss at h_L, and what the feedback makes of it."""
+    (gradient,) = torch.autograd.grad(loss, end, retain_graph=True)
+    credit = [net.tap(gradient)]
+    for l in reversed(range(first, net.signals - 1)):
+        credit.insert(0, credit[0] @ state[f"B.{l}"].T)
+    return credit

@@ -2,8 +2,8 @@
 
 With every block frozen this is the control of the depth check, ``frozen-x`` for a rule x. With the first blocks frozen
 it is a rung of the depth ladder (``--train-last K``). Both can be derived from any rule. The rule teaches the embedding
-as usual: by ã_0 under DFA, by c_0 under FA, through the frozen blocks under BP. The true loss teaches the readout. A
-frozen block gets no signal, so its credit is zero and its Γ is undefined. The entry at tap 0 is the signal of the
+as usual: by ã_0 under DFA, by B_e c_0 under FA, through the frozen blocks under BP. The true loss teaches the readout.
+A frozen block gets no signal, so its credit is zero and its Γ is undefined. The entry at tap 0 is the signal of the
 embedding. The penalty affects the embedding only under BP, because the local rules cut the graph between the embedding
 and the branches. The derived rule has the fields and the state of its rule.
 """
@@ -61,8 +61,10 @@ def frozen_before(kind: type[Rule], first: int | None) -> type[Rule]:
             self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor
         ) -> list[Tensor]:
             credits = super().credit(net, params, state, taps, logits, y)
-            taught = {net.taught_at(l) for l in range(net.blocks) if first is not None and l >= first} | {0}
-            return [signal if tap in taught else torch.zeros_like(signal) for tap, signal in enumerate(credits)]
+            taught = {net.taught_at(l) for l in range(net.blocks) if first is not None and l >= first}
+            if 0 not in taught:
+                credits[0] = self.embedding_credit(net, state, credits[0])
+            return [signal if tap in taught | {0} else torch.zeros_like(signal) for tap, signal in enumerate(credits)]
 
         def step(
             self,

@@ -5,22 +5,25 @@ A block-local rule gives each block l a credit a_l and teaches it with
     loss_l = mean over the batch of Σ_i f_l(h_l)_i · ã_{l,i},   ã_l = a_l / (RMS(a_l) + ε) per sample,
 
 with h_l cut from the graph. So autograd is exact inside a block, and no gradient flows between blocks. ã_0 teaches the
-embedding, the true loss teaches the readout. All parts use the same weights, so their sum is one objective and one
-``autograd.grad`` gives the gradient of every part. The numbers equal those of one optimizer and one pass per part.
-A rule that trains state of its own, such as an auxiliary net, adds the loss of that state to the same objective.
+embedding, the true loss teaches the readout. All parts use the same weights. So one ``autograd.grad``, which starts at
+each f_l with the signal ã_l, gives the gradient of every part. The numbers equal those of one optimizer and one pass
+per part. A rule that trains state of its own, such as an auxiliary net, adds the loss of that state to the same pass.
+Two settings are for experiments on why streams grow: ``credit_norm`` "none" leaves a_l as it is, and ``block_decay`` is
+a weight decay of the blocks alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import final
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from faudit.nets.net import Net, Params, Trace, part
-from faudit.rules.rule import Objective, Rule, State, Step, branch_penalty, descended, inner
-from faudit.settings import number, setting
+from faudit.rules.rule import Group, Rule, State, Step, trained_by
+from faudit.settings import number, one_of, setting
 
 
 @dataclass(frozen=True)
@@ -30,31 +33,60 @@ class LocalRule(Rule):
     penalty: float = setting(0.0, number(0.0), "λ of the branch penalty λ·mean Σ f_l(h_l)²")
     clip: float = setting(1.0, number(0.0, above=True), "largest gradient norm of one block")
     credit_eps: float = setting(1e-6, number(0.0, above=True), "ε in the credit's normalisation a/(RMS(a)+ε)")
+    credit_norm: str = setting(
+        "rms", one_of(("rms", "none")), "normalise the credit of each sample, or teach with a itself"
+    )
+    block_decay: float = setting(0.0, number(0.0), "weight decay of the blocks; 0 for that of the run")
 
-    @final
-    def objective(
-        self, net: Net, params: Params, state: State, x: Tensor, y: Tensor, *, generator: torch.Generator | None = None
-    ) -> Objective:
-        """Σ_l ⟨f_l, ã_l⟩ + ⟨h_0, ã_0⟩ + loss of the readout + penalty + own loss, over a graph cut at every tap."""
+    def groups(self, names: Collection[str]) -> list[Group]:
+        blocks = tuple(name for name in names if name.startswith("blocks."))
+        return [Group(blocks, weight_decay=self.block_decay)] if self.block_decay else []
+
+    def step(
+        self,
+        net: Net,
+        params: Params,
+        state: State,
+        x: Tensor,
+        y: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Step:
         trace = net.trace_cut(params, x)
         loss = net.loss(trace.logits, y)
-        first = 0 if trace.embedded.requires_grad else net.taught_at(0)  # an embedding without weights learns nothing
-        credits = self.teaching(net, params, state, trace.taps, trace.logits.detach(), y, first=first)
-        signals = {tap: normalised(credit, self.credit_eps) / len(x) for tap, credit in enumerate(credits, first)}
-        value = loss
-        if trace.embedded.requires_grad:
-            value = value + inner(trace.embedded, net.spread(signals[0], trace.embedded))
+        lessons = [(loss, torch.ones_like(loss))]  # outputs, and the signal that each is taught with
+        has_weights = trace.embedded.requires_grad
+        first = 0 if has_weights else net.taught_at(0)
+        credits = dict(enumerate(self.teaching(net, params, state, trace, loss, y, first=first), first))
+        taught = {tap: self._signal(credit) for tap, credit in credits.items()}
+        if has_weights:
+            credit = self.embedding_credit(net, state, credits[0])
+            signal = taught[0] if credit is credits[0] else self._signal(credit)
+            lessons.append((trace.embedded, net.spread(signal, trace.embedded)))
         for l, branch in enumerate(trace.branches):
-            value = value + inner(branch, net.spread(signals[net.taught_at(l)], branch))
-        value = value + branch_penalty(trace, self.penalty)
+            signal = net.spread(taught[net.taught_at(l)], branch)
+            if self.penalty:
+                signal = signal + 2.0 * self.penalty / len(x) * branch.detach()
+            lessons.append((branch, signal))
         own = self.own_loss(net, params, state, trace, y, generator=generator)
-        return Objective(value + own, loss, trace.logits)
+        if isinstance(own, Tensor):
+            lessons.append((own, torch.ones_like(own)))
+        outputs, signals = zip(*(lesson for lesson in lessons if lesson[0].requires_grad), strict=True)
+        trained = trained_by(self, params, state)
+        grads = torch.autograd.grad(outputs, list(trained.values()), signals)
+        clipped = clip_blocks(dict(zip(trained, grads, strict=True)), self.clip)
+        return Step(loss.detach(), trace.logits.detach(), clipped)
+
+    def _signal(self, credit: Tensor) -> Tensor:
+        """ã/n, the signal of the mean over the batch."""
+        signal = credit if self.credit_norm == "none" else normalised(credit, self.credit_eps)
+        return signal / len(credit)
 
     def teaching(
-        self, net: Net, params: Params, state: State, taps: list[Tensor], logits: Tensor, y: Tensor, *, first: int
+        self, net: Net, params: Params, state: State, trace: Trace, loss: Tensor, y: Tensor, *, first: int
     ) -> list[Tensor]:
-        """The credit from tap ``first`` on. A rule overrides this if it can save the work for the taps before."""
-        return self.credit(net, params, state, taps, logits, y)[first:]
+        """The credit from tap ``first`` on. A rule overrides this if the pass of the step saves it work."""
+        return self.credit(net, params, state, trace.taps, trace.logits.detach(), y)[first:]
 
     def own_loss(
         self,
@@ -69,23 +101,10 @@ class LocalRule(Rule):
         """The loss of the state that the rule trains. Only that state may be in its graph; the logits are cut off."""
         return 0.0
 
-    def step(
-        self,
-        net: Net,
-        params: Params,
-        state: State,
-        x: Tensor,
-        y: Tensor,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> Step:
-        step = descended(self, self.objective(net, params, state, x, y, generator=generator), params, state)
-        return replace(step, grads=clip_blocks(step.grads, self.clip))
-
 
 def normalised(credit: Tensor, eps: float) -> Tensor:
     """a / (RMS(a) + ε), per sample; the normalisation fades out where a is small against the hyper-parameter ε."""
-    rms = credit.square().mean(dim=1, keepdim=True).sqrt()
+    rms: Tensor = torch.linalg.vector_norm(credit, dim=1, keepdim=True) * credit.shape[1] ** -0.5
     return credit / (rms + eps)
 
 
@@ -94,21 +113,29 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
 
     The gradients belong to the step, so they are scaled in place: new tensors would cost a tenth of a step.
     """
-    names = [name for name in grads if name.startswith("blocks.")]
+    names, owner = owners(tuple(grads))
     if not names:
         return grads
-    tensors, blocks = [grads[name] for name in names], sorted({part(name) for name in names})
-    owner = torch.tensor([blocks.index(part(name)) for name in names], device=tensors[0].device)
+    tensors = [grads[name] for name in names]
+    place = owner.to(tensors[0].device)
     squares = torch.stack(
         torch._foreach_norm(tensors)
     ).square()  # all blocks at once: many small operations would dominate the time of a step
-    norms = squares.new_zeros(len(blocks)).index_add_(0, owner, squares).sqrt()
-    factors = list((largest / (norms + 1e-6)).clamp(max=1.0)[owner].unbind())
+    norms = squares.new_zeros(len(names)).index_add_(0, place, squares).sqrt()
+    factors = list((largest / (norms + 1e-6)).clamp(max=1.0)[place].unbind())
     if are_apart(tensors):
         torch._foreach_mul_(tensors, factors)
         return grads
     scaled = torch._foreach_mul(tensors, factors)
     return {**grads, **dict(zip(names, scaled, strict=True))}
+
+
+@cache
+def owners(names: tuple[str, ...]) -> tuple[list[str], Tensor]:
+    """The names that belong to blocks, and a number for the block of each."""
+    inside = [name for name in names if name.startswith("blocks.")]
+    blocks = sorted({part(name) for name in inside})
+    return inside, torch.tensor([blocks.index(part(name)) for name in inside], dtype=torch.int64)
 
 
 def are_apart(tensors: list[Tensor]) -> bool:

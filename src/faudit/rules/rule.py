@@ -113,10 +113,14 @@ class Rule(ABC):
     ) -> list[Tensor]:
         """The signal at each of the net's teaching taps, before normalisation, [n, features].
 
-        It is zero where nothing is taught. Entry ``net.taught_at(l)`` teaches block l, entry 0 the embedding. Γ, ρ and
-        nudging measure this signal. A rule without one sets ``no_credit`` instead.
+        It is zero where nothing is taught. Entry ``net.taught_at(l)`` teaches block l. Entry 0 teaches the embedding
+        too, by ``embedding_credit``. Γ, ρ and nudging measure this signal. A rule without one sets ``no_credit``.
         """
         raise NotImplementedError(self.no_credit or f"{type(self).__name__} defines neither credit nor no_credit")
+
+    def embedding_credit(self, net: Net, state: State, credit: Tensor) -> Tensor:
+        """The signal that teaches the embedding, from the credit of tap 0; by default that credit itself."""
+        return credit
 
     def is_feedback(self, name: str) -> bool:
         """Whether the state tensor of this name is feedback, which fresh draws replace in the null of Γ."""
@@ -143,10 +147,15 @@ class Objective:
 
 def descended(rule: Rule, objective: Objective, params: Params, state: State | None = None) -> Step:
     """The step of a rule whose update is the gradient of one objective; of a given state what the rule trains."""
-    trained = {name: value for name, value in params.items() if rule.trains(name)}
-    trained |= {name: value for name, value in (state or {}).items() if rule.trains_state(name)}
+    trained = trained_by(rule, params, state or {})
     grads = torch.autograd.grad(objective.value, list(trained.values()))
     return Step(objective.loss.detach(), objective.logits.detach(), dict(zip(trained, grads, strict=True)))
+
+
+def trained_by(rule: Rule, params: Params, state: State) -> dict[str, Tensor]:
+    """The parameters and the tensors of the state that a rule trains, by name."""
+    trained = {name: value for name, value in params.items() if rule.trains(name)}
+    return trained | {name: value for name, value in state.items() if rule.trains_state(name)}
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:

@@ -96,7 +96,8 @@ class WatchedConfig(RunConfig):
         own = [name for name in self.__dict__ if name.startswith(OWN)]
         settings = {**SETTINGS, **{name: Setting("", text, "a setting of the user") for name in own}}
         defaults = {name: one.default for name, one in settings.items()}
-        return Layout(settings, defaults, dict.fromkeys(settings, "run"), tuple((key(name), name) for name in settings))
+        keys = tuple((key(name), name) for name in settings)
+        return Layout(settings, defaults, defaults, dict.fromkeys(settings, "run"), keys)
 
     @cached_property
     def run_id(self) -> str:
@@ -121,7 +122,7 @@ class WatchedConfig(RunConfig):
 def parsed(values: Mapping[str, Any], *, where: str) -> RunConfig:
     """The configuration in a run's ``config.json``: of a run that faudit trained, or of one that it watched."""
     if MARK not in values:
-        return RunConfig.parse(values, where=where)
+        return RunConfig.written(values, where=where)
     try:
         return WatchedConfig(**{name.replace("-", "_"): value for name, value in values.items()})
     except ConfigError as error:

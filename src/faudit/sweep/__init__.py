@@ -28,7 +28,13 @@ STUDIES = Studies(
     {
         **{name: f"papers/{name.replace('-', '_')}/runs.toml" for name in PAPERS},
         "atlas": "sweep/studies/atlas.toml",
+        "floor": "sweep/studies/floor.toml",
+        "growth-credit": "sweep/studies/growth-credit.toml",
+        "growth-decay": "sweep/studies/growth-decay.toml",
+        "growth-optimizer": "sweep/studies/growth-optimizer.toml",
+        "growth-rate": "sweep/studies/growth-rate.toml",
         "penalties": "sweep/studies/penalties.toml",
+        "precision": "sweep/studies/precision.toml",
         "rules": "sweep/studies/rules.toml",
     },
 )

@@ -22,6 +22,9 @@ runs that share every setting except the seed. Figures and claims look experimen
 
 A control is ``matched`` (frozen blocks; the embedding is trained as the run's own rule trains it) or the name of a
 frozen rule. Runs are counted before they are enumerated. One error lists all problems with their places.
+
+A setting that no run reads is refused at any value. In a grid over rules it is enough that one of the runs reads it;
+the value must then be the default for the others.
 """
 
 from __future__ import annotations
@@ -35,12 +38,13 @@ from pathlib import Path
 from typing import Any
 
 from faudit.audit.audit import control_of
-from faudit.config import RunConfig, all_keys, attribute, known, listing, own_member, quoted, read_toml
+from faudit.config import USELESS, RunConfig, all_keys, attribute, known, listing, own_member, quoted, read_toml
 from faudit.errors import ConfigError
 from faudit.own_members import FAMILIES
 from faudit.registry import nearest, some_of, unknown
 from faudit.rules import RULES, control_name
 from faudit.settings import epoch_list
+from faudit.settings import key as spelled
 from faudit.sweep import STUDIES
 from faudit.sweep.names import mixed, named, template_problems
 
@@ -65,6 +69,7 @@ class Part:
     settings: Values
     grid: dict[str, list[Any]]
     name: str = ""  # the template for the names of its experiments; empty if they have none
+    typed: dict[str, str] = field(default_factory=dict)  # the settings that it names itself → their place in the file
     excludes: list[dict[str, list[Any]]] = field(default_factory=list)
 
     def count(self) -> int:
@@ -145,7 +150,7 @@ class Draft:
             self.problems.append(
                 f"{place} {key}: also set outside the grid, as {quoted(values[key])}. Remove one of them."
             )
-        return Part(settings, grid, name)
+        return Part(settings, grid, name, dict.fromkeys(grid, f"{place} "))
 
     def name(self, template: Any, place: str) -> str:
         """A checked template for names; empty, with problems added, if it is not valid."""
@@ -187,7 +192,7 @@ def read_study(path: Path, overrides: Mapping[str, Any] | None = None, *, limit:
     try:
         document = read_toml(path, "study", advice="See docs/sweeps.md for what a study looks like.")
     except OSError as error:
-        known = f"{nearest(path, STUDIES)} Built-in studies: {', '.join(STUDIES)}."
+        known = f"{nearest(path, STUDIES) or '.'} Built-in studies: {', '.join(STUDIES)}."
         raise ConfigError(f"cannot read the study {path}: {error.strerror}. Give an existing file{known}") from None
     return study_of(document, overrides or {}, where=str(path), limit=limit)
 
@@ -208,7 +213,9 @@ def study_of(document: Mapping[str, Any], overrides: Mapping[str, Any], *, where
     for place, values in draft.tables(document, "include"):
         own = draft.settings({**values, **overrides}, f"{place} ", besides=["name", "grid"])
         template = draft.name(values["name"], f"{place} ") if "name" in values else name
-        parts.append(draft.part({**settings, **own}, {**values, **overrides}, f"{place} grid", name=template))
+        part = draft.part({**settings, **own}, {**values, **overrides}, f"{place} grid", name=template)
+        part.typed |= {attribute(key): f"{place} " for key in values if attribute(key) in own}
+        parts.append(part)
     excludes = [draft.exclude(values, place) for place, values in draft.tables(document, "exclude")]
     controls = draft.controls(document.get("with", []))
     if not document.keys() - {"with", "name"}:
@@ -224,16 +231,17 @@ def study_of(document: Mapping[str, Any], overrides: Mapping[str, Any], *, where
             f"the study has {total:,} runs, controls and excluded ones counted: expected at most {limit:,} ({where}). "
             f"Remove values from its grid, or allow them with --max-runs {total}."
         )
-    return enumerated(parts, controls, where=where)
+    return enumerated(parts, controls, shared=settings, where=where)
 
 
-def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
+def enumerated(parts: list[Part], controls: list[str], *, shared: Mapping[str, Any], where: str) -> Study:
     """The runs of all parts and their controls. A problem of several combinations is listed once with its count."""
     found: dict[str, RunConfig] = {}
     experiments: dict[str, list[RunConfig]] = {}
     problems: dict[str, int] = {}
+    read: list[set[str]] = [set() for _ in parts]  # the settings that some run of the part reads
     idle = set(range(len(parts[0].excludes)))  # excludes that have not matched a run yet
-    for part in parts:
+    for part, reads in zip(parts, read, strict=True):
         for values in part.combinations():
             try:
                 config = RunConfig(**values)
@@ -248,6 +256,7 @@ def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
                 problems[f"{run_id} occurs twice. Remove it from the grid or from an [[include]]."] = 1
             elif not hits:
                 found[run_id] = config
+                reads.update(config.settings)
                 if part.name:
                     experiments.setdefault(named(part.name, config), []).append(config)
     told = [f"{line}{f' (in {count} runs)' if count > 1 else ''}" for line, count in problems.items()]
@@ -255,6 +264,10 @@ def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
     told += [f"[[exclude]] {i + 1}: matches no run of the grid. Remove it." for i in sorted(idle)]
     if not (told or found):
         told = ["the study has no runs: everything in its grid is excluded"]
+    if not told:
+        told = [no_reader(name, "") for name in shared if not any(name in reads for reads in read)]
+        for part, reads in zip(parts, read, strict=True):
+            told += [no_reader(name, place) for name, place in part.typed.items() if name not in reads]
     if told:
         raise ConfigError(listing(told, where=where))
     for config in list(found.values()):
@@ -262,6 +275,12 @@ def enumerated(parts: list[Part], controls: list[str], *, where: str) -> Study:
             control = control_of(config) if name == "matched" else control_of(config).with_(rule=name)
             found.setdefault(control.run_id, control)
     return Study(list(found.values()), experiments)
+
+
+def no_reader(name: str, place: str) -> str:
+    """What is wrong with a setting that none of the runs reads."""
+    one = known()[name]
+    return f"{place}{spelled(name)}: no run reads it; {USELESS} (read by {one.family} {some_of(list(one.readers))})"
 
 
 def is_own_control(name: str) -> bool:

@@ -47,9 +47,14 @@ def pair(batch: Any, *, where: str) -> tuple[Inputs, Tensor]:
     for name, value in tensors.items():
         if not isinstance(value, Tensor) or value.ndim == 0 or len(value) != len(y):
             raise ModelError(f"{where}: {WHAT}; got {name} {described(value)} with y {described(y)}")
-        if value.is_floating_point() and not value.is_meta and not bool(torch.isfinite(value).all()):
+        if value.is_floating_point() and not value.is_meta and not is_finite(value):
             raise ModelError(f"{where}: expected finite inputs, got NaN or infinity in {name}. Clean the data first.")
     return (tensors if isinstance(x, Mapping) else x), y
+
+
+def is_finite(x: Tensor) -> bool:
+    """Whether all numbers are finite. A sum is cheap and not finite if one of them is not; it may also overflow."""
+    return bool(torch.isfinite(x.sum())) or bool(torch.isfinite(x).all())
 
 
 def joined(parts: list[Any]) -> Any:

@@ -12,9 +12,10 @@ for directions without structure. Updates that are sums of few outer products sp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isfinite, sqrt
+from operator import add
 from typing import Any
 
 import torch
@@ -90,15 +91,22 @@ class Comparison:
 
 def compared(updates: Mapping[str, Tensor], gradients: Mapping[str, Tensor], parts: Mapping[str, str]) -> Comparison:
     """Compare by parameter; a parameter without an update counts as zeros."""
-    names = list(gradients)
-    found = [sums(updates.get(name), gradients[name]) for name in names]
-    table = dict(zip(names, torch.stack(found).cpu().tolist() if found else [], strict=True))
+    table = sums(updates, gradients)
+    for name, (_, own, true, *_signs) in table.items():
+        if not isfinite(own) or not isfinite(true):
+            what = "gradient" if isfinite(own) else "update"
+            raise ModelError(
+                f"the {what} of {name!r}: expected finite numbers, got NaN or infinity. The comparison is left out. A "
+                "GradScaler skips such a step."
+            )
     counts = {name: gradient.numel() for name, gradient in gradients.items()}
-    ordered = sorted({parts[name] for name in names}, key=place)
+    members: dict[str, list[str]] = {}
+    for name in gradients:
+        members.setdefault(parts[name], []).append(name)
     return Comparison(
-        agreement(names, table, counts),
-        {part: agreement([name for name in names if parts[name] == part], table, counts) for part in ordered},
-        {name: agreement([name], table, counts) for name in names},
+        agreement(gradients, table, counts),
+        {part: agreement(members[part], table, counts) for part in sorted(members, key=place)},
+        {name: agreement([name], table, counts) for name in gradients},
     )
 
 
@@ -107,35 +115,48 @@ def place(part: str) -> tuple[int, int]:
     return (1, int(part.partition(".")[2])) if part.startswith("blocks.") else (0 if part == "embed" else 2, 0)
 
 
-def sums(update: Tensor | None, gradient: Tensor) -> Tensor:
-    """⟨u, g⟩, ‖u‖², ‖g‖², and how many signs agree and disagree, float64 [5].
+def sums(updates: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    """⟨u, g⟩, ‖u‖², ‖g‖², and how many signs agree and disagree, for each parameter.
 
     Chunks of numbers of ordinary size are multiplied in their own precision and added in float64. This is several
-    times faster than float64 alone, and exact to 1e-6. Squares that float32 cannot hold are computed in float64.
+    times faster than float64 alone, and exact to 1e-6. Squares that float32 cannot hold are computed in float64. The
+    sums of all chunks are read at once: each read waits for the device.
     """
-    whole = gradient.detach().flatten()
-    own = torch.zeros_like(whole) if update is None else update.detach().flatten()
-    total = whole.new_zeros(5, dtype=torch.float64)
-    for u, g in zip(own.to(whole.dtype).split(CHUNK), whole.split(CHUNK), strict=True):
-        found = chunk_sums(u, g)
-        is_ordinary = all(ORDINARY[0] < size < ORDINARY[1] for size in found[1:3].tolist())
-        total += found if is_ordinary else chunk_sums(u.double(), g.double())
-    return total
+    chunks = [
+        (name, u, g)
+        for name, gradient in gradients.items()
+        for u, g in chunks_of(updates.get(name), gradient.detach().to_dense().flatten())
+    ]
+    told = torch.stack([one for _, u, g in chunks for one in chunk_sums(u, g)]).tolist() if chunks else []
+    table = {name: [0.0] * 5 for name in gradients}
+    for at, (name, u, g) in enumerate(chunks):
+        found = told[5 * at : 5 * at + 5]
+        if not all(ORDINARY[0] < size < ORDINARY[1] for size in found[1:3]):
+            found = [one.item() for one in chunk_sums(u.double(), g.double())]
+        dot, own, true, more, both = found
+        table[name] = [*map(add, table[name], (dot, own, true, (both + more) / 2, (both - more) / 2))]
+    return table
 
 
-def chunk_sums(u: Tensor, g: Tensor) -> Tensor:
-    """The same for one chunk; sums of signs are whole numbers, exact in any precision."""
-    signs = (u * g).sign_()
-    found = torch.stack([u @ g, u @ u, g @ g, signs.sum(), signs @ signs]).double()
-    more, both = found[3].clone(), found[4].clone()  # agreeing minus disagreeing, and their sum
-    found[3], found[4] = (both + more) / 2, (both - more) / 2
-    return found
+def chunks_of(update: Tensor | None, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """An update and a flat gradient in parts that fit the cache; no update is zeros."""
+    own = torch.zeros_like(gradient) if update is None else update.detach().to_dense().flatten().to(gradient.dtype)
+    return zip(own.split(CHUNK), gradient.split(CHUNK), strict=True)
+
+
+def chunk_sums(u: Tensor, g: Tensor) -> tuple[Tensor, ...]:
+    """⟨u, g⟩, ‖u‖², ‖g‖², the signs that agree minus those that disagree, and both together.
+
+    Sums of signs are whole numbers, exact in any precision. The sign of u stands for u, so that no product underflows.
+    """
+    signs = u.sign().mul_(g).sign_()
+    return u @ g, u @ u, g @ g, signs.sum(), signs @ signs
 
 
 def agreement(names: Iterable[str], table: Mapping[str, list[float]], counts: Mapping[str, int]) -> Agreement:
     """The agreement over some parameters from their sums."""
     names = list(names)
-    dot, own, true, alike, unlike = (sum(table[name][column] for name in names) for column in range(5))
+    dot, own, true, alike, unlike = map(sum, zip(*(table[name] for name in names), strict=True))
     both = bool(own and true)
     return Agreement(
         dot / (sqrt(own) * sqrt(true)) if both else None,
@@ -170,6 +191,8 @@ def updates_of(model: nn.Module, given: Mapping[str, Tensor] | None) -> dict[str
                 "pass and before zero_grad, or give updates={name: tensor}."
             )
         return held
+    if not isinstance(given, Mapping):
+        raise ModelError(f"updates: expected a mapping from the names of parameters to tensors, got {described(given)}")
     for name, value in given.items():
         if name not in own:
             raise ModelError(f"updates: the model has no parameter {name!r}{nearest(name, own)}.")
@@ -177,5 +200,10 @@ def updates_of(model: nn.Module, given: Mapping[str, Tensor] | None) -> dict[str
             raise ModelError(
                 f"updates: {name!r}: expected the shape of the parameter, {list(own[name].shape)}, got "
                 f"{described(value)}"
+            )
+        if value.is_complex() or value.device != own[name].device:
+            raise ModelError(
+                f"updates: {name!r}: expected real numbers on the device of the parameter, {own[name].device}, got "
+                f"{described(value)} on {value.device}"
             )
     return dict(given)

@@ -54,8 +54,6 @@ from faudit.watch.plain import is_meant, refuse_other_backward, unwrapped
 from faudit.watch.reading import Fresh, Loss, loss_of
 from faudit.watch.shadow import Shadow, apart, refuse_device
 
-LIGHT = ("norms", "gradients", "accuracy", "alignment")  # all that light watching measures; alignment needs a credit
-
 
 def watch(
     model: nn.Module,
@@ -100,7 +98,7 @@ def watch(
     with apart():
         x, y = buffer([pair(eval_batch, where="the eval batch")], samples=samples)
         refuse_weights(unwrapped(model))
-        refuse_device(unwrapped(model), {"x": x, "y": y} if isinstance(x, Tensor) else {**x, "y": y})
+        refuse_device(unwrapped(model), named(x, y))
         shadow = Shadow(model, plain, x, patterns=patterns, samples=len(y))
         reading = BlockReading(shadow.net, shadow.exact, x, y, own_loss=loss, credit=credit, fresh=fresh, seed=seed)
         if loss is None:
@@ -225,11 +223,11 @@ class Watch:
             self._must_be_open("w.compare")
             with apart():
                 x, y = pair((x, y), where="the batch")
-                refuse_device(self.shadow.source, x)
+                refuse_device(self.shadow.source, named(x, y))
                 own = updates_of(self.shadow.source, updates)
                 self.shadow.follow()
                 if rng_state is not None:
-                    torch.set_rng_state(rng_state)
+                    put_rng_state(rng_state)
                 with self.shadow.in_training() as copy:
                     true = true_gradients(copy, x, y, loss_of(self._loss))
                 self._compared = compared(own, true, self.shadow.parts)
@@ -378,10 +376,11 @@ class Watch:
         if error is not None:
             self.run.fail({"reason": f"{error_text(error)} (after epoch {epoch})", "epoch": epoch})
             return
-        diverged = next((row for row in self.rows if overflow(row)), None)
-        if diverged is not None and (found := overflow(diverged)):
-            reason = f"diverged: {found[0]} overflowed after epoch {diverged['epoch']}"
-            self.run.fail({"reason": reason, "epoch": epoch, "entry": found[0], "tap": found[1]})
+        diverged = next(((row["epoch"], found) for row in self.rows if (found := overflow(known(row)))), None)
+        if diverged is not None:
+            after, (entry, tap) = diverged
+            reason = f"diverged: {entry} overflowed after epoch {after}"
+            self.run.fail({"reason": reason, "epoch": epoch, "entry": entry, "tap": tap})
         else:
             weights = checkpoint.fingerprint(self._state)
             self.run.finish({**summary(self.run.rows()), "weights_sha256": weights})
@@ -416,21 +415,41 @@ class Watch:
             warnings.warn(f"faudit.watch: {error}", stacklevel=4)
 
 
+def known(row: Row) -> dict[str, Any]:
+    """The entries of a row without numbers of the caller's own, in which infinity may mean anything."""
+    return {name: value for name, value in row.items() if not name.startswith(OWN)}
+
+
 def numbers(values: Mapping[str, Any]) -> dict[str, float | None]:
     """The caller's values as numbers that a row can hold."""
     found: dict[str, float | None] = {}
     for name, value in values.items():
         try:
-            found[name] = None if value is None else float(value)
+            found[name] = None if value is None else float(value.detach() if isinstance(value, Tensor) else value)
         except (TypeError, ValueError, RuntimeError):
             raise ModelError(f"{name}: expected a number, got {described(value)}. The row is left out.") from None
     return found
 
 
+def put_rng_state(state: Tensor) -> None:
+    """Set the state of torch's generator to the caller's."""
+    try:
+        torch.set_rng_state(state)
+    except (TypeError, RuntimeError) as error:
+        raise ModelError(
+            f"rng_state: expected what torch.get_rng_state() returned, got {described(state)}: {error_text(error)}."
+        ) from error
+
+
+def named(x: Inputs, y: Tensor) -> dict[str, Tensor]:
+    """The tensors of a batch by name."""
+    return {**(dict(x) if isinstance(x, Mapping) else {"x": x}), "y": y}
+
+
 def fingerprint(x: Inputs, y: Tensor) -> str:
     """A checksum of the evaluation batch."""
     digest = hashlib.sha256()
-    for name, value in {**(dict(x) if isinstance(x, Mapping) else {"x": x}), "y": y}.items():
+    for name, value in named(x, y).items():
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

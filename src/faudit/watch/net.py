@@ -88,7 +88,7 @@ class ForeignNet(Net):
     def trace(self, params: Params, x: Inputs) -> Trace:
         seen, logits = self.record(x)
         taps = [seen[name] for name in self.states]
-        return Trace(taps[0], taps, [], logits)
+        return Trace(taps[0], taps, [], taps[-1], logits)
 
     def moved(self, x: Inputs, tap: int, h: Tensor) -> Tensor:
         """The logits if the output of this tap is replaced by h."""

@@ -8,7 +8,7 @@ model, cast as a whole, because a model may keep more than parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
@@ -142,14 +142,13 @@ class ForeignReading(Reading):
 
 
 def loss_of(given: Loss | None) -> Loss:
-    """The loss of each sample: the caller's, checked, or cross-entropy."""
-    if given is None:
-        return lambda logits, y: F.cross_entropy(logits, y, reduction="none")
-    return lambda logits, y: per_sample(given, logits, y)
+    """The loss of each sample, checked: the caller's, or cross-entropy."""
+    loss = partial(F.cross_entropy, reduction="none") if given is None else given
+    return lambda logits, y: per_sample(loss, logits, y)
 
 
 def per_sample(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
-    """The loss of each sample by the caller's function, checked."""
+    """The loss of each sample by a function that may be the caller's; an exception becomes a one-line error."""
     try:
         losses = loss(logits, y)
     except Exception as error:

@@ -22,6 +22,7 @@ from faudit.watch.copies import copied, identical, inspected, same_randomness, t
 from faudit.watch.net import Inputs, called, described, logits_of
 from faudit.watch.plain import measurable, unwrapped
 
+MODULE = frozenset(vars(nn.Module()))  # what torch keeps in every module: its tables, hooks and mode
 PRECISIONS = (torch.float32, torch.float64)
 
 
@@ -114,7 +115,7 @@ def refuse_device(model: nn.Module, x: Inputs) -> None:
             there = ", ".join(sorted(map(str, places)))
             raise ModelError(
                 f"the batch: expected on the device of the model, {there}, got {value.device}. "
-                "Move it with x.to(device)."
+                "Move it there with .to(device)."
             )
 
 
@@ -139,7 +140,7 @@ def follow_attributes(theirs: Mapping[str, nn.Module], copies: Mapping[str, nn.M
             continue
         own = vars(module)
         for name, value in vars(theirs[path]).items():
-            if name == "training" or name not in own:
+            if name in MODULE or name not in own:
                 continue
             if isinstance(value, bool | int | float | str):
                 own[name] = value

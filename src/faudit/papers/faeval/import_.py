@@ -95,7 +95,7 @@ def config_of(document: Field, key: str, *, path: Path) -> RunConfig:
             own = settings.at("faudit").at(key)
             if own.at("rule").value != RULE_OF[key]:
                 raise own.at("rule").wrong(repr(RULE_OF[key]))
-            config = RunConfig.parse(own.value, where="config, faudit")
+            config = RunConfig.written(own.value, where="config, faudit")
             if config.epochs < epochs[-1] or config.settings.get("depth", 0) < 2:
                 raise own.wrong(f"at least {epochs[-1]} epochs and a depth of at least 2")
             refuse_contradictions(document, config)

@@ -36,7 +36,7 @@ function drawTrajectoryControls() {
   refill(byId("trajectory-controls"),
     choice("entry", entries.map((name) => [name, name]), trajectory.entry, (name) => { trajectory.entry = name; trajectory.place = "?"; drawTrajectoryControls(); }),
     choice("place", places, trajectory.place, again("place")),
-    choice("axis", [["auto", "log if it spans decades"], ["linear", "linear"], ["log", "logarithmic"]], trajectory.scale, again("scale")),
+    choice("axis", [["auto", "log over decades"], ["linear", "linear"], ["log", "logarithmic"]], trajectory.scale, again("scale")),
     choice("seeds", [["band", "mean ± s.d."], ["lines", "one line per seed"]], trajectory.seeds, again("seeds")),
     tick("mark where checks first fire (▾)", trajectory.fires, again("fires")));
   whenSeen(byId("trajectories"), drawTrajectory);
@@ -44,7 +44,7 @@ function drawTrajectoryControls() {
 function drawLayerControls() {
   const runs = selected().filter((run) => run.verdict !== "damaged");
   if (!runs.some((run) => run.name === layers.run)) layers.run = runs.length ? runs[0].name : "";
-  refill(byId("layer-controls"), choice("run", runs.map((run) => [run.name, `${method(run).name}, seed ${run.seed}`]), layers.run, (name) => { layers.run = name; whenSeen(byId("layers"), drawLayers); }));
+  refill(byId("layer-controls"), choice("run", runs.map((run) => [run.name, `${method(run).label}, seed ${run.seed}`]), layers.run, (name) => { layers.run = name; whenSeen(byId("layers"), drawLayers); }));
   whenSeen(byId("layers"), drawLayers);
 }
 

@@ -97,7 +97,7 @@ function pointsOf(run) {
 }
 function linesOf(runs, logarithmic) {
   if (trajectory.seeds === "lines") {
-    return runs.map((run) => ({method: method(run), run, label: `${method(run).name}, seed ${run.seed}`, points: pointsOf(run).map(([epoch, found]) => [epoch, found, null, null])})).filter((one) => one.points.length);
+    return runs.map((run) => ({method: method(run), run, label: `${method(run).label}, seed ${run.seed}`, points: pointsOf(run).map(([epoch, found]) => [epoch, found, null, null])})).filter((one) => one.points.length);
   }
   const groups = new Map();
   for (const run of runs) groups.set(method(run), [...(groups.get(method(run)) || []), run]);
@@ -107,7 +107,7 @@ function linesOf(runs, logarithmic) {
     // On a logarithmic axis the mean is geometric and the band is that of the logarithm, as in the figures.
     const geometric = logarithmic && [...at.values()].flat().every((found) => found > 0);
     const points = [...at].sort(([a], [b]) => a - b).map(([epoch, values]) => [epoch, ...meanAndBand(values, geometric)]);
-    return {method: one, run: null, label: `${one.name} (n = ${members.length})`, points};
+    return {method: one, run: null, label: `${one.label} (n = ${members.length})`, points};
   }).filter((one) => one.points.length);
 }
 function meanAndBand(values, geometric) {
@@ -148,7 +148,7 @@ async function drawTrajectory() {
   const few = new Set(lines.map((one) => one.method)).size <= LEGEND_LIMIT;
   const used = report.methods.filter((one) => lines.some((line) => line.method === one));
   const keyed = few ? used : used.filter((one, place) => used.findIndex((other) => other.rule === one.rule) === place);
-  const text = Object.fromEntries(keyed.map((one) => [`m${one.key}`, few ? one.name : one.rule]));
+  const text = Object.fromEntries(keyed.map((one) => [`m${one.key}`, few ? one.label : one.rule]));
   const group = (one) => `m${(few ? one : keyed.find((other) => other.rule === one.rule)).key}`;
   const data = lines.flatMap((one, place) => one.points.filter(([, found]) => !logarithmic || found > 0)
     .map(([e, v, lo, hi]) => ({e, v, lo: logarithmic && !(lo > 0) ? null : lo, hi, g: group(one.method), l: place})));
@@ -233,13 +233,14 @@ const MAPS = [["hidden_norms", "log", "Size of the hidden state at each tap"], [
 async function drawLayers() {
   const own = series[layers.run], hosts = byId("layer-plots");
   const there = MAPS.filter(([entry]) => own && own[entry] && own[entry].length);
-  fill(hosts, ...there.map(([entry, , title]) => make("figure", {class: "plot"}, make("h3", {}, `${title} (${entry})`), make("div", {id: `map-${entry}`}), make("p", {class: "downloads"},
+  fill(hosts, ...there.map(([entry, , title]) => make("figure", {class: "plot"}, make("h3", {}, `${title} (${entry}, ${report.entries[entry].unit})`), make("div", {id: `map-${entry}`}), make("p", {class: "downloads"},
     downloadButton("SVG", () => saveSvg(byId(`map-${entry}`), `${entry}-${layers.run}.svg`)), downloadButton("CSV", () => layerCsv(entry))))));
   if (!there.length) fill(hosts, make("p", {class: "lead"}, "This run has no rows yet."));
   for (const [entry, kind, title] of there) {
     const epochs = own.epoch, edges = epochs.map((epoch, row) => [row ? (epochs[row - 1] + epoch) / 2 : epoch - 0.5, row + 1 < epochs.length ? (epoch + epochs[row + 1]) / 2 : epoch + 0.5]);
+    const under = (row) => edges[row][1] + (row + 1 < epochs.length ? (edges[row][1] - edges[row][0]) / 10 : 0);  // a cell reaches below the next one, so that no seam shows
     const what = report.entries[entry].shape === "blocks" ? "block" : "tap";
-    const cells = own[entry].flatMap((column, place) => column.map((found, row) => ({e: edges[row][0], f: edges[row][1], p: place, v: asNumber(found), t: `epoch ${epochs[row]}, ${what} ${place}\n${entry} ${exact(found)}`})));
+    const cells = own[entry].flatMap((column, place) => column.map((found, row) => ({e: edges[row][0], f: under(row), p: place, v: asNumber(found), t: `epoch ${epochs[row]}, ${what} ${place}\n${entry} ${exact(found)}`})));
     const known = cells.filter((cell) => cell.v !== null && (kind !== "log" || cell.v > 0));
     const lost = cells.filter((cell) => !known.includes(cell));
     const host = byId(`map-${entry}`), wide = widthOf(host);

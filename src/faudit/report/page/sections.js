@@ -1,7 +1,7 @@
 // The sections of the page: what each table and list shows.
 
 const runLink = (name, text = name) => make("button", {type: "button", class: "link", onclick: () => showRun(name, true)}, text);
-const methodCell = (one) => make("span", {}, keyOf(one), one.name);
+const methodCell = (one) => make("span", {title: one.name}, keyOf(one), one.label);
 const leastAndMost = (values) => {
   if (!values.length) return DASH;
   const known = values.map(number).sort((a, b) => a - b), show = (found) => times(Number.isFinite(found) ? found : String(found).replace("Infinity", "inf"));
@@ -52,13 +52,13 @@ const FINDING_COLUMNS = [
   {key: "threshold", title: "threshold", num: true, value: ({finding}) => finding.threshold, show: ({finding}) => size(finding.threshold)},
   {key: "low", title: "95 % interval", num: true, value: ({finding}) => finding.low, show: ({finding}) => interval(finding)},
   {key: "first_fire", title: "first fired", num: true, help: "the first logged epoch at which the check would have fired", value: ({finding}) => finding.first_fire},
-  {key: "reason", title: "what was found", class: "said", value: ({finding}) => finding.reason},
+  {key: "reason", title: "what was found", class: "said", value: ({finding}) => finding.reason, show: ({finding}) => prose(finding.reason)},
 ];
 const FINDING_CSV = [...FINDING_COLUMNS.slice(0, 6), {key: "high", value: ({finding}) => finding.high}, ...FINDING_COLUMNS.slice(6)];
 const ACROSS_COLUMNS = [
   {key: "method", title: "method", class: "name", value: ({one}) => one.name, show: ({one}) => methodCell(one)},
   {key: "check", title: "check", value: ({check}) => check.check, show: ({check}) => make("span", {title: (report.checks[check.check] || {text: ""}).text}, check.check)},
-  {key: "fired", title: "fired", num: true, value: ({check}) => check.fired, show: ({one, check}) => `${check.fired} of ${one.seeds.length}`},
+  {key: "fired", title: "fired", num: true, value: ({check}) => check.fired, show: ({one, check}) => check.open || `${check.fired} of ${one.seeds.length}`},
   {key: "mean", title: "mean", num: true, value: ({check}) => check.mean, show: ({check}) => size(check.mean)},
   {key: "low", title: "95 % interval over seeds", num: true, value: ({check}) => check.low, show: ({check}) => interval(check)},
   {key: "threshold", title: "threshold", num: true, value: ({check}) => check.threshold, show: ({check}) => size(check.threshold)},
@@ -81,7 +81,7 @@ function drawHead() {
   const runs = Object.values(report.runs), seconds = whole().reduce((sum, run) => sum + (run.last.seconds || 0), 0);
   document.title = `faudit report: ${report.store}`;
   byId("title").textContent = report.store;
-  byId("about").textContent = [`${runs.length} ${runs.length === 1 ? "run" : "runs"} of ${report.methods.length} ${report.methods.length === 1 ? "method" : "methods"}`, report.where.length ? `where ${report.where.join(", ")}` : "", `protocol ${report.protocol.name}`, `${duration(seconds)} of training`, report.live ? "live" : `made ${report.made}`, `faudit ${report.faudit}`].filter(Boolean).join(" · ");
+  byId("about").textContent = [`${runs.length} ${runs.length === 1 ? "run" : "runs"} of ${report.methods.length} ${report.methods.length === 1 ? "method" : "methods"}`, report.shared ? `all with ${report.shared}` : "", report.where.length ? `where ${report.where.join(", ")}` : "", `protocol ${report.protocol.name}`, `${duration(seconds)} of training`, report.live ? "live" : `made ${report.made}`, `faudit ${report.faudit}`].filter(Boolean).join(" · ");
   byId("protocol").textContent = `Protocol ${report.protocol.name}. ${report.protocol.text}`;
   byId("foot").textContent = `Every number of the rows is kept to ${report.digits} significant digits; the tables show fewer, and CSV files all of them. “${DASH}” is a number that is undefined or was not measured.`;
   byId("problems").hidden = !report.problems.length;

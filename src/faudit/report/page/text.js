@@ -48,8 +48,9 @@ function make(tag, attributes = {}, ...children) {
   element.append(...children.filter((child) => child !== null && child !== undefined));
   return element;
 }
-// Text in which `…` is code.
-const prose = (text) => make("span", {}, ...String(text).split("`").map((part, place) => (place % 2 ? make("code", {}, part) : part)));
+// Text in which `…` is code, and a flag such as --with-controls stays on one line.
+const unbroken = (text) => text.split(/(--[a-z][a-z-]*)/).map((part, place) => (place % 2 ? make("span", {class: "flag"}, part) : part));
+const prose = (text) => make("span", {}, ...String(text).split("`").flatMap((part, place) => (place % 2 ? [make("code", {}, part)] : unbroken(part))));
 const byId = (id) => document.getElementById(id);
 const fill = (element, ...children) => element.replaceChildren(...children);
 
