@@ -95,8 +95,8 @@ def watch(document: Document) -> str:
     return "\n".join(
         [
             f"- one logged row: {part['log_share']:.1%} of an epoch",
-            f"- one comparison: {middle:.2f} steps (quartiles {low:.2f}–{high:.2f}, {part['pairs']} pairs); in processor time "
-            f"{part['compare_processor'][1]:.2f}",
+            f"- one comparison: {middle:.2f} steps (quartiles {low:.2f}–{high:.2f}, {part['pairs']} pairs); "
+            f"in processor time {part['compare_processor'][1]:.2f}",
         ]
     )
 
