@@ -1,9 +1,9 @@
 """The baseline of ``faudit bench train``: BP and DFA on CIFAR-10 as a careful PyTorch user writes them.
 
-It uses a ``DataLoader`` with two workers. Random crop, flip and normalisation work per sample, as in torchvision's
-recipe for CIFAR-10, on pictures (``Pictures``) or, faster, on tensors (``Tensors``). The blocks are ``nn.Module``. DFA
-has one optimizer, one backward pass and one clipping per part. It shares no code with faudit. A test compares its steps
-with faudit's, so both do the same work. torchvision itself is not needed.
+It uses a ``DataLoader`` with two workers that stay between epochs. Random crop, flip and normalisation work per sample,
+as in torchvision's recipe for CIFAR-10, on pictures (``Pictures``) or, faster, on tensors (``Tensors``). The nets are
+``nn.Module``. DFA has one optimizer, one backward pass and one clipping per part. It shares no code with faudit. A test
+compares its steps with faudit's, so both do the same work. torchvision itself is not needed.
 """
 
 from __future__ import annotations
@@ -43,16 +43,117 @@ class PlainResMLP(nn.Module):
 
     def __init__(self, inputs: int = 3072, width: int = 256, depth: int = 4) -> None:
         super().__init__()
-        self.embed = nn.Linear(inputs, width)
+        self.embed = nn.Sequential(nn.Flatten(), nn.Linear(inputs, width))
         self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
         self.readout = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, CLASSES))
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.embed(x.flatten(1))
-        for block in self.blocks:
-            h = h + block(h)
-        logits: Tensor = self.readout(h)
-        return logits
+        return run(self, x)
+
+    def tap(self, h: Tensor) -> Tensor:
+        return h
+
+
+class Attend(nn.Module):
+    """f(h) = a + m with a = Attention(LN(h)) and m = W2·GELU(W1·LN(h + a))."""
+
+    def __init__(self, width: int, heads: int, ratio: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.w1, self.w2 = nn.Linear(width, ratio * width), nn.Linear(ratio * width, width)
+
+    def forward(self, h: Tensor) -> Tensor:
+        n, tokens, width = h.shape
+        q, k, v = self.qkv(self.norm1(h)).view(n, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, tokens, width)
+        attended: Tensor = self.out(mixed)
+        out: Tensor = attended + self.w2(F.gelu(self.w1(self.norm2(h + attended))))
+        return out
+
+
+class Patches(nn.Module):
+    """Patches by a convolution, a class token in front, positions added."""
+
+    def __init__(self, channels: int, side: int, patch: int, width: int) -> None:
+        super().__init__()
+        self.project = nn.Conv2d(channels, width, patch, stride=patch)
+        self.cls = nn.Parameter(0.02 * torch.randn(width))
+        self.positions = nn.Parameter(0.02 * torch.randn((side // patch) ** 2 + 1, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.project(x).flatten(2).transpose(1, 2)
+        return torch.cat([self.cls.expand(len(x), 1, -1), tokens], dim=1) + self.positions
+
+
+class PlainViT(nn.Module):
+    """The same network as faudit's ``vit``."""
+
+    def __init__(
+        self, shape: tuple[int, int] = (3, 32), width: int = 256, depth: int = 4, patch: int = 4, heads: int = 4
+    ) -> None:
+        super().__init__()
+        self.embed = Patches(*shape, patch, width)
+        self.blocks = nn.ModuleList(Attend(width, heads, 2) for _ in range(depth))
+        self.readout = nn.Sequential(ClassToken(), nn.LayerNorm(width), nn.Linear(width, CLASSES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return run(self, x)
+
+    def tap(self, h: Tensor) -> Tensor:
+        return h[:, 0]
+
+
+class ClassToken(nn.Module):
+    """The first token."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h[:, 0]
+
+
+class PlainCNN(nn.Module):
+    """The same network as faudit's ``cnn``: no skips, so each block is taught at its output."""
+
+    def __init__(self, shape: tuple[int, int] = (3, 32), width: int = 32) -> None:
+        super().__init__()
+        channels, side = shape
+        w = width
+        self.embed = nn.Sequential(nn.Conv2d(channels, w, 3, padding=1), nn.ReLU())
+        self.blocks = nn.ModuleList(
+            [
+                nn.Sequential(nn.Conv2d(w, 2 * w, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+                nn.Sequential(nn.Conv2d(2 * w, 4 * w, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+                nn.Sequential(nn.Flatten(), nn.Linear(4 * w * (side // 4) ** 2, 8 * w), nn.ReLU()),
+            ]
+        )
+        self.readout = nn.Linear(8 * w, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return run(self, x)
+
+    def tap(self, h: Tensor) -> Tensor:
+        return h.flatten(1)
+
+
+PlainNet = PlainResMLP | PlainViT | PlainCNN
+NETS: dict[str, type[PlainNet]] = {"resmlp": PlainResMLP, "vit": PlainViT, "cnn": PlainCNN}
+
+
+def run(net: PlainNet, x: Tensor) -> Tensor:
+    """The forward pass."""
+    logits: Tensor = net.readout(states_of(net, x)[-1])
+    return logits
+
+
+def states_of(net: PlainNet, x: Tensor) -> list[Tensor]:
+    """h_0 … h_L; the CNN has no skips."""
+    h = net.embed(x)
+    states = [h]
+    for block in net.blocks:
+        h = block(h) if isinstance(net, PlainCNN) else h + block(h)
+        states.append(h)
+    return states
 
 
 class Crop(nn.Module):
@@ -127,7 +228,7 @@ def normalised(image: Tensor) -> Tensor:
 
 
 def loader(samples: TorchDataset[tuple[Tensor, int]], batch_size: int = 128) -> DataLoader[tuple[Tensor, int]]:
-    return DataLoader(samples, batch_size=batch_size, shuffle=True, num_workers=2)
+    return DataLoader(samples, batch_size=batch_size, shuffle=True, num_workers=2, persistent_workers=True)
 
 
 def adamw(parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
@@ -137,7 +238,7 @@ def adamw(parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
 class PlainBP:
     """Backprop with one optimizer."""
 
-    def __init__(self, net: PlainResMLP) -> None:
+    def __init__(self, net: PlainNet) -> None:
         self.net, self.optimizer = net, adamw(net.parameters())
 
     def step(self, x: Tensor, y: Tensor) -> float:
@@ -151,10 +252,12 @@ class PlainBP:
 class PlainDFA:
     """Direct feedback alignment with one optimizer and one pass per part."""
 
-    def __init__(self, net: PlainResMLP, feedback: list[Tensor] | None = None) -> None:
+    def __init__(self, net: PlainNet, x: Tensor, feedback: list[Tensor] | None = None) -> None:
         self.net = net
-        width = net.embed.out_features
-        self.feedback = feedback or [torch.randn(width, CLASSES) / CLASSES**0.5 for _ in net.blocks]
+        self.later = 1 if isinstance(net, PlainCNN) else 0  # without skips the signal of tap l + 1 teaches block l
+        with torch.no_grad():
+            taps = [net.tap(h) for h in states_of(net, x)][: len(net.blocks) + self.later]
+        self.feedback = feedback or [torch.randn(tap.shape[1], CLASSES) / CLASSES**0.5 for tap in taps]
         self.embed_optimizer = adamw(net.embed.parameters())
         self.block_optimizers = [adamw(block.parameters()) for block in net.blocks]
         self.readout_optimizer = adamw(net.readout.parameters())
@@ -162,12 +265,8 @@ class PlainDFA:
     def step(self, x: Tensor, y: Tensor) -> float:
         net = self.net
         with torch.no_grad():
-            h = net.embed(x.flatten(1))
-            states = [h]
-            for block in net.blocks:
-                h = h + block(h)
-                states.append(h)
-            error = F.softmax(net.readout(h), dim=1) - F.one_hot(y, CLASSES)
+            states = states_of(net, x)
+            error = F.softmax(net.readout(states[-1]), dim=1) - F.one_hot(y, CLASSES)
             signals = []
             for matrix in self.feedback:
                 signal = error @ matrix.T
@@ -175,11 +274,11 @@ class PlainDFA:
 
         for l, block in enumerate(net.blocks):
             self.block_optimizers[l].zero_grad()
-            (block(states[l]) * signals[l]).sum(dim=1).mean().backward()
+            taught(block(states[l]), signals[l + self.later]).backward()
             nn.utils.clip_grad_norm_(block.parameters(), 1.0)
 
         self.embed_optimizer.zero_grad()
-        (net.embed(x.flatten(1)) * signals[0]).sum(dim=1).mean().backward()
+        taught(net.embed(x), signals[0]).backward()
 
         self.readout_optimizer.zero_grad()
         loss = F.cross_entropy(net.readout(states[-1]), y)
@@ -188,6 +287,15 @@ class PlainDFA:
         for optimizer in (self.embed_optimizer, *self.block_optimizers, self.readout_optimizer):
             optimizer.step()
         return loss.item()
+
+
+def taught(out: Tensor, signal: Tensor) -> Tensor:
+    """⟨out, signal⟩, meaned over the batch. The signal of a class token teaches every token."""
+    if out.ndim == 3:
+        signal = signal.unsqueeze(1)
+    elif out.ndim == 4:
+        out = out.flatten(1)
+    return (out * signal).flatten(1).sum(dim=1).mean()
 
 
 def epoch(trainer: PlainBP | PlainDFA, batches: DataLoader[tuple[Tensor, int]]) -> float:

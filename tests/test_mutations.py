@@ -640,6 +640,18 @@ DEFECTS = [
            f"{SEEN}::test_a_control_that_ends_changes_the_verdict_of_its_run"),
     Defect("a server for any host name", "report/server.py",
            "name in self.server.names", "True", "tests/report/test_server.py::test_a_foreign_name_is_refused"),
+    Defect("a roofline without the gradients of inputs", "bench/roofline.py",
+           "[forward, weight, Product(rows, outputs, inputs)] if input_gradient", "[forward, weight] if input_gradient",
+           "tests/bench/test_roofline.py::test_the_operations_are_those_that_torch_counts_in_the_step"),
+    Defect("the first candidate always goes first", "bench/timing.py",
+           "if place % 2 == 0 else reversed(list(works))", "",
+           "tests/bench/test_timing.py::test_works_alternate_and_every_other_round_goes_backwards"),
+    Defect("a ratio of sums instead of rounds", "bench/timing.py",
+           "(one / other for one, other in zip(these, those, strict=True))", "[sum(these) / sum(those)]",
+           "tests/bench/test_timing.py::test_a_ratio_is_taken_within_a_round"),
+    Defect("a product that no step needs", "rules/bp.py",
+           "loss = net.loss(trace.logits, y)", "loss = net.loss(net.readout(params, trace.taps[-1]), y)",
+           "tests/bench/test_roofline.py::test_the_operations_are_those_that_torch_counts_in_the_step"),
 ]  # fmt: skip
 
 

@@ -20,5 +20,5 @@ def test_epochs_are_timed_with_and_without_clients(monkeypatch: pytest.MonkeyPat
     assert len(alone) == len(served) == 2 and min(alone + served) > 0
     assert result["slower"]["of_medians"] == pytest.approx(sum(served) / sum(alone) - 1, abs=1e-2)
     assert result["answers"] >= serve.CLIENTS and "20 clients, 1 threads, 2 pairs" in serve.lines(result)[0]
-    with pytest.raises(ConfigError, match="at least 1 repeat"):
+    with pytest.raises(ConfigError, match="at least 1 repeats, got 0"):
         serve.serve_speed(threads=1, repeats=0)

@@ -18,7 +18,7 @@ def test_the_cost_of_watching_is_a_share_of_an_epoch_and_of_a_step(monkeypatch: 
     draw = torch.Generator().manual_seed(0)
     x, y = torch.randint(256, (160, 3, 32, 32), generator=draw, dtype=torch.uint8), torch.arange(160) % 10
     tiny = Dataset("noise", x[:128], y[:128], x[128:], y[128:], 10, (0.5,) * 3, (0.25,) * 3, crop=4, flip=True)
-    monkeypatch.setattr("faudit.bench.watch.noise", lambda: tiny)
+    monkeypatch.setattr("faudit.bench.watch.pictures", lambda _: tiny)
     monkeypatch.setattr("faudit.bench.watch.STEPS", 2)
     result = watch_speed(data_dir=None, threads_used=1, repeats=1)
     assert result["log_share"] == pytest.approx(result["seconds"]["log"] / result["seconds"]["epoch"], rel=0.05)
@@ -27,5 +27,5 @@ def test_the_cost_of_watching_is_a_share_of_an_epoch_and_of_a_step(monkeypatch: 
         result["compare_over_step"]["median"], abs=0.01
     )
     assert min(result["compare_processor"]) > 0 and "2 pairs" in lines(result)[2]
-    with pytest.raises(ConfigError, match="at least 1 repeat"):
+    with pytest.raises(ConfigError, match="at least 1 repeats, got 0"):
         watch_speed(data_dir=None, threads_used=1, repeats=0)

@@ -11,27 +11,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from faudit.bench.train import experiment, named, noise, ratio, seconds
-from faudit.data import DATASETS
-from faudit.errors import ConfigError
+from faudit.bench.timing import machine, must_be_some, pictures, ratio, seconds
+from faudit.bench.train import experiment
 from faudit.experiment import Experiment, threads
 from faudit.probes import PROBES
 from faudit.store.counts import counted
-from faudit.store.environment import environment
 from faudit.train import one_epoch, read
 
 
 def audit_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> dict[str, Any]:
     """Time one epoch of DFA and one full audit of the trained network; returns seconds and their ratio."""
-    if repeats < 1 or threads_used < 1:
-        raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
-    dataset = DATASETS["cifar10"](data_dir) if data_dir else noise()
+    must_be_some(repeats=repeats, threads=threads_used)
+    dataset = pictures(data_dir)
     epochs, audits, parts = [], [], {}
     with threads(threads_used):
         trained = experiment("dfa", dataset, threads_used)
         one_epoch(trained, 1)
         every_probe(trained)  # warm up
-        for _ in counted(range(repeats), named):
+        for _ in counted(range(repeats), lambda place: f"repeat {place + 1}"):
             epochs.append(seconds(partial(one_epoch, trained, 1)))
             parts = every_probe(trained)
             audits.append(sum(parts.values()))
@@ -41,9 +38,10 @@ def audit_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
         "threads": threads_used,
         "repeats": repeats,
         "seconds": {"epoch": [round(value, 3) for value in epochs], "audit": [round(value, 3) for value in audits]},
+        "audit_over_epoch": ratio(audits, epochs),
         "epoch_over_audit": ratio(epochs, audits),
         "probes": {name: round(value, 3) for name, value in parts.items()},
-        "environment": environment(),
+        "machine": machine(threads_used),
     }
 
 

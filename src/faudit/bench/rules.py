@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from faudit.bench.train import checkout_module, seconds
+from faudit.bench.timing import checkout_module, must_be_some, seconds
 from faudit.config import RunConfig
 from faudit.data.dataset import Dataset
 from faudit.errors import ConfigError
@@ -41,8 +41,7 @@ REFERENCE, BIOTORCH = "bp", "biotorch "
 
 def rules_speed(*, threads_used: int, repeats: int, steps: int = 4, only: Sequence[str] = ()) -> dict[str, Any]:
     """Seconds per step of every rule, or of some rules, on every net that it serves, over those of BP."""
-    if repeats < 1 or threads_used < 1:
-        raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
+    must_be_some(repeats=repeats, threads=threads_used)
     for rule in only:
         RULES[rule]  # raises if there is none
     rules = [REFERENCE, *only] if only else [rule for rule in RULES if rule not in RULES.controls]

@@ -19,9 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from faudit.bench.train import named, seconds
+from faudit.bench.timing import must_be_some, seconds
 from faudit.config import RunConfig
-from faudit.errors import ConfigError
 from faudit.store.counts import counted
 from faudit.store.environment import environment
 from faudit.store.run import Run
@@ -36,8 +35,7 @@ SEEDS = range(8)
 
 def serve_speed(*, threads: int, repeats: int) -> dict[str, Any]:
     """Seconds of some epochs with and without a server under polling clients, in turns, and the slowdown."""
-    if repeats < 1 or threads < 1:
-        raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads}")
+    must_be_some(repeats=repeats, threads=threads)
     with TemporaryDirectory() as folder:
         store = Path(folder) / "runs"
         for seed in SEEDS:
@@ -81,7 +79,7 @@ def measured(
         for _ in range(epochs):
             next(rows)
 
-    for pair in counted(range(repeats), named):
+    for pair in counted(range(repeats), lambda place: f"repeat {place + 1}"):
         for kind in ("alone", "served") if pair % 2 == 0 else ("served", "alone"):
             send(processes, signal.SIGSTOP if kind == "alone" else signal.SIGCONT)
             times[kind].append(seconds(some))

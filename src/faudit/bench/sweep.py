@@ -8,6 +8,7 @@ end of one run to the end of the next in the same worker, minus the time of the 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from faudit.bench.timing import search_path
 from faudit.config import RunConfig
 from faudit.errors import ConfigError, StoreError
 from faudit.store.environment import environment
@@ -55,11 +57,19 @@ def sweep_speed(
     }
 
 
-def swept(study: Path, store: Path, *, jobs: int) -> float:
+def swept(study: Path, store: Path, *, jobs: int, data_dir: Path | None = None) -> float:
     """The seconds of the command that trains every run of a study."""
     words = ["sweep", str(study.absolute()), "--runs", str(store.absolute()), "--jobs", str(jobs)]
+    words += ["--data-dir", str(data_dir.absolute())] if data_dir else []
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "faudit", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "faudit", *words],
+        cwd=study.absolute().parent,  # where a study may have members of its own
+        env={**os.environ, "PYTHONPATH": search_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     wall = time.perf_counter() - started
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

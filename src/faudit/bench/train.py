@@ -1,147 +1,189 @@
-"""Time one CIFAR-10 epoch of ResMLP in faudit and in a plain PyTorch trainer, side by side.
+"""Time one CIFAR-10 epoch of each net in faudit, in a plain PyTorch trainer and on the roofline, side by side.
 
-The two alternate in one process. Only ratios measured in one run are worth reporting, since seconds differ between
-machines and over time. Peak memory is read before the plain trainer starts, so it is faudit's.
+The candidates alternate in one process: the plain trainer on pictures and on tensors, faudit eager and, where the
+config has that setting, compiled, and the roofline (``roofline.py``). A whole epoch of ViT-Mini takes minutes. So some
+steps of each candidate are timed and scaled to the samples of an epoch. Only ratios of one run are worth reporting.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import resource
 import statistics
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
-from faudit.config import RunConfig
-from faudit.data import DATASETS
+from faudit.bench.roofline import roofline
+from faudit.bench.timing import Work, checkout_module, in_turns, machine, must_be_some, pictures, ratio, seconds, told
+from faudit.config import RUN, RunConfig
 from faudit.data.dataset import Dataset
-from faudit.errors import ConfigError
 from faudit.experiment import Experiment, prepare, threads
-from faudit.store.counts import counted
-from faudit.store.environment import environment
 from faudit.train import measure, one_epoch
 
 RULES_TIMED = ("bp", "dfa")
-OURS = ("faudit", "probe")
+BATCH = 128
+PLAIN = ("plain", "plain_tensors")  # the plain trainer on pictures and on tensors
 
 
-def train_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> dict[str, Any]:
-    """Seconds per epoch of both trainers for BP and DFA, the ratio, what the probes add, and faudit's peak memory."""
-    if repeats < 1 or threads_used < 1:
-        raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
-    plain = checkout_module("plain_trainer")
-    dataset = DATASETS["cifar10"](data_dir) if data_dir else noise()
+@dataclass(frozen=True)
+class Steps:
+    """How many steps of a net are timed at a time."""
+
+    ours: int  # of faudit and of the roofline
+    plain: int  # of the plain trainer
+
+    def at_most(self, steps: int) -> Steps:
+        """As many, or this number if it is smaller."""
+        return Steps(min(self.ours, steps), min(self.plain, steps))
+
+
+NETS = {"resmlp": Steps(ours=391, plain=60), "vit": Steps(ours=3, plain=2), "cnn": Steps(ours=6, plain=4)}
+
+
+def train_speed(
+    *,
+    data_dir: Path | None,
+    threads_used: int,
+    repeats: int,
+    steps: Mapping[str, Steps] = NETS,
+    against: Sequence[str] = PLAIN,
+) -> dict[str, Any]:
+    """Seconds per epoch of every candidate for each net and rule, the ratios, and what the probes add."""
+    must_be_some(repeats=repeats, threads=threads_used, steps=min(few.plain for few in steps.values()))
+    dataset = pictures(data_dir)
+    plain = checkout_module("plain_trainer") if against else None
     with threads(threads_used):
-        jobs, peaks = {}, []
-        for rule in RULES_TIMED:  # warm up, and allocate all the memory that a run allocates
-            jobs[rule] = experiment(rule, dataset, threads_used)
-            one_epoch(jobs[rule], 1)
-            measure(jobs[rule], 10, train_loss=None, seconds=0.0)
-            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-        peak = peaks[0] / (
-            1024 if sys.platform != "darwin" else 1024**2
-        )  # after the first rule: one run in one process
-        loaders = {
-            "plain": plain.loader(plain.Pictures(dataset.train_x, dataset.train_y)),
-            "plain_tensors": plain.loader(plain.Tensors(dataset.train_x, dataset.train_y)),
+        timed = {
+            net: {
+                rule: one_case(
+                    RunConfig(net=net, rule=rule, data="cifar10", threads=threads_used),
+                    dataset,
+                    steps=few,
+                    repeats=repeats,
+                    plain=plain,
+                    against=against,
+                )
+                for rule in RULES_TIMED
+            }
+            for net, few in steps.items()
         }
-        trainers = {"bp": plain.PlainBP(plain.PlainResMLP()), "dfa": plain.PlainDFA(plain.PlainResMLP())}
-        times: dict[str, dict[str, list[float]]] = {rule: {name: [] for name in (*loaders, *OURS)} for rule in jobs}
-        for _ in counted(range(repeats), named):
-            for rule, ours in jobs.items():
-                for name, loader in loaders.items():
-                    times[rule][name].append(seconds(partial(plain.epoch, trainers[rule], loader)))
-                times[rule]["faudit"].append(seconds(partial(one_epoch, ours, 1)))
-                times[rule]["probe"].append(seconds(partial(measure, ours, 1, train_loss=None, seconds=0.0)))
     return {
-        "what": "one CIFAR-10 epoch of ResMLP (d 256, L 4, batch 128)",
+        "what": f"one CIFAR-10 epoch, batch {BATCH}",
         "data": dataset.name,
-        "threads": threads_used,
+        "samples": len(dataset.train_x),
         "repeats": repeats,
-        "rules": {rule: compared(times[rule]) for rule in RULES_TIMED},
-        "peak_memory_mb": round(peak),
-        "environment": environment(),
+        "nets": timed,
+        "machine": machine(threads_used),
     }
 
 
-def compared(times: dict[str, list[float]]) -> dict[str, Any]:
-    """The ratios of the epoch times, and the probes' share of a logged epoch."""
-    shares = [probe / (probe + ours) for probe, ours in zip(times["probe"], times["faudit"], strict=True)]
+def one_case(
+    config: RunConfig, dataset: Dataset, *, steps: Steps, repeats: int, plain: ModuleType | None, against: Sequence[str]
+) -> dict[str, Any]:
+    """The candidates of one net and rule."""
+    ours, warm_up = faudits(config, dataset, steps.ours)
+    bound = roofline(ours["faudit"].net, config.rule, batch=BATCH)
+    with plain_epochs(plain, config, dataset, steps.plain, against=against) as theirs:
+        works: dict[str, Work] = {**theirs}
+        works |= {name: partial(one_epoch, one, 1) for name, one in ours.items()}
+        works["roofline"] = partial(bound.run, steps.ours)
+        works["probes"] = partial(measure, ours["faudit"], 1, train_loss=None, seconds=0.0)
+        for name in (*theirs, "roofline", "probes"):
+            works[name]()  # warm up
+        times = in_turns(works, repeats=repeats, title=f"{config.net} {config.rule}")
+    whole = len(dataset.train_x)
+    probes = times.pop("probes")
+    scaled = {
+        name: [value * whole / min(whole, BATCH * (steps.plain if name in theirs else steps.ours)) for value in values]
+        for name, values in times.items()
+    }
     return {
-        "seconds": {name: [round(value, 3) for value in values] for name, values in times.items()},
-        "ratio": ratio(times["plain"], times["faudit"]),
-        "ratio_tensors": ratio(times["plain_tensors"], times["faudit"]),
-        "probe_share": round(statistics.median(shares), 4),
+        "steps": {name: steps.plain if name in theirs else steps.ours for name in scaled},
+        "seconds": {name: [round(value, 3) for value in values] for name, values in scaled.items()},
+        "warm_up_seconds": warm_up,
+        **compared(scaled, probes),
+        "roofline_operations": sum(piece.operations for piece in bound.pieces),
+        "roofline_ways": bound.ways,
     }
 
 
-def ratio(theirs: list[float], ours: list[float]) -> dict[str, float]:
-    """How many times faster ours is: median, least and most over the repeats."""
-    ratios = [plain / own for plain, own in zip(theirs, ours, strict=True)]
+def compared(times: dict[str, list[float]], probes: list[float]) -> dict[str, Any]:
+    """Each candidate over the roofline, the plain trainers over faudit, and the probes' share of a logged epoch."""
+    ours = [name for name in times if name.startswith("faudit")]
     return {
-        "median": round(statistics.median(ratios), 2),
-        "least": round(min(ratios), 2),
-        "most": round(max(ratios), 2),
+        "over_roofline": {name: ratio(times[name], times["roofline"]) for name in times if name != "roofline"},
+        "faster": {name: {own: ratio(times[name], times[own]) for own in ours} for name in times if name in PLAIN},
+        "probe_seconds": [round(value, 4) for value in probes],
+        "probe_share": round(
+            statistics.median(probe / (probe + epoch) for probe, epoch in zip(probes, times["faudit"], strict=True)), 4
+        ),
     }
+
+
+def faudits(config: RunConfig, dataset: Dataset, steps: int) -> tuple[dict[str, Experiment], dict[str, float]]:
+    """faudit eager and, if the config has that setting, compiled; and the seconds of the first epoch of each."""
+    configs = {"faudit": config}
+    if "compile" in RUN:
+        configs["faudit_compiled"] = config.with_(compile=True)
+    made, warm_up = {}, {}
+    for name, one in configs.items():
+        made[name] = prepare(one.with_(train_size=min(steps * BATCH, len(dataset.train_x))), dataset)
+        warm_up[name] = round(seconds(partial(one_epoch, made[name], 1)), 3)
+    return made, warm_up
+
+
+@contextmanager
+def plain_epochs(
+    plain: ModuleType | None, config: RunConfig, dataset: Dataset, steps: int, *, against: Sequence[str]
+) -> Iterator[dict[str, Callable[[], object]]]:
+    """Some steps of the plain trainer on the kinds of samples that are asked for. Its workers end with the context."""
+    if plain is None:
+        yield {}
+        return
+    x, y = dataset.train_x[: steps * BATCH], dataset.train_y[: steps * BATCH]
+    net = plain.NETS[config.net]()
+    trainer = plain.PlainBP(net) if config.rule == "bp" else plain.PlainDFA(net, dataset.normalise(x[:2]))
+    kinds = {"plain": plain.Pictures, "plain_tensors": plain.Tensors}
+    loaders = {name: plain.loader(kinds[name](x, y)) for name in against}
+    try:
+        yield {name: partial(plain.epoch, trainer, loader) for name, loader in loaders.items()}
+    finally:
+        for loader in loaders.values():
+            loader._iterator = None  # the workers stop when their iterator is gone
+
+
+def roofline_speed(
+    *, data_dir: Path | None, threads_used: int, repeats: int, steps: Mapping[str, Steps] = NETS
+) -> dict[str, Any]:
+    """The same without the plain trainer."""
+    return train_speed(data_dir=data_dir, threads_used=threads_used, repeats=repeats, steps=steps, against=())
 
 
 def lines(result: dict[str, Any]) -> list[str]:
     """The result as lines to print."""
-    out = [f"{result['what']}, data {result['data']}, {result['threads']} threads, {result['repeats']} epochs each"]
-    for rule, entry in result["rules"].items():
-        middle = {name: statistics.median(values) for name, values in entry["seconds"].items()}
-        out.append(f"{rule}: faudit {middle['faudit']:.2f} s, probes {entry['probe_share']:.1%} of a logged epoch")
-        for name, key, what in (("plain", "ratio", "pictures"), ("plain_tensors", "ratio_tensors", "tensors")):
-            faster = entry[key]
+    out = [
+        f"{result['what']}, data {result['data']}, {result['machine']['threads']} threads, {result['repeats']} rounds"
+    ]
+    for net, rules in result["nets"].items():
+        for rule, entry in rules.items():
+            middle = {name: statistics.median(values) for name, values in entry["seconds"].items()}
             out.append(
-                f"    plain PyTorch, per-sample {what}: {middle[name]:.2f} s, faudit is {faster['median']:.1f}× faster "
-                f"({faster['least']:.1f}–{faster['most']:.1f})"
+                f"{net} {rule}: roofline {middle['roofline']:.2f} s, probes {entry['probe_share']:.1%} of an epoch"
             )
-    return [*out, f"peak memory of faudit: {result['peak_memory_mb']} MB"]
+            for name, over in entry["over_roofline"].items():
+                beside = "".join(
+                    f"; {own.replace('_', ' ')} is {faster['median']:.1f}× faster"
+                    for own, faster in entry["faster"].get(name, {}).items()
+                )
+                out.append(
+                    f"    {name.replace('_', ', '):<18}{middle[name]:8.2f} s, {told(over)} × the roofline{beside}"
+                )
+    return out
 
 
 def experiment(rule: str, dataset: Dataset, threads_used: int) -> Experiment:
+    """A ResMLP of CIFAR-10's size."""
     return prepare(RunConfig(rule=rule, data="cifar10", threads=threads_used), dataset)
-
-
-def named(place: int) -> str:
-    """The name of a repeat in the count of those that are done."""
-    return f"repeat {place + 1}"
-
-
-def seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def noise() -> Dataset:
-    """Random pixels in CIFAR-10's shape: the same work, for a machine without the files."""
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randint(256, (60_000, 3, 32, 32), generator=draw, dtype=torch.uint8)
-    y = torch.randint(10, (60_000,), generator=draw)
-    mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-    return Dataset("noise", x[:50_000], y[:50_000], x[50_000:], y[50_000:], 10, mean, std, crop=4, flip=True)
-
-
-def checkout_module(name: str) -> ModuleType:
-    """A module of ``benchmarks/`` in the checkout that this package runs from."""
-    path = Path(__file__).parents[3] / "benchmarks" / f"{name}.py"
-    if not path.exists():
-        raise ConfigError(
-            f"faudit bench compares with benchmarks/{name}.py, which only a source checkout has. "
-            "Clone the repository and install it with `pip install -e .`."
-        )
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, "a path that exists has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # the loader's workers look it up by name
-    spec.loader.exec_module(module)
-    return module

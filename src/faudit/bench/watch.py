@@ -20,12 +20,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from faudit.bench.train import checkout_module, experiment, noise, ratio, seconds
-from faudit.data import DATASETS
-from faudit.errors import ConfigError
+from faudit.bench.timing import checkout_module, machine, must_be_some, pictures, ratio, seconds
+from faudit.bench.train import experiment
 from faudit.experiment import threads
 from faudit.store.counts import counted
-from faudit.store.environment import environment
 from faudit.train import one_epoch
 from faudit.watch.loop import watch
 
@@ -34,9 +32,8 @@ BATCH, BUFFER, ROWS, STEPS = 128, 1024, 5, 50  # rows and pairs of a step and a 
 
 def watch_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> dict[str, Any]:
     """Seconds of an epoch, of a logged row, of a step and of a comparison, with the ratios."""
-    if repeats < 1 or threads_used < 1:
-        raise ConfigError(f"bench: expected at least 1 repeat and 1 thread, got {repeats} and {threads_used}")
-    dataset = DATASETS["cifar10"](data_dir) if data_dir else noise()
+    must_be_some(repeats=repeats, threads=threads_used)
+    dataset = pictures(data_dir)
     x, y = dataset.buffer(BUFFER)
     batch = dataset.normalise(dataset.train_x[:BATCH]), dataset.train_y[:BATCH]
     model = checkout_module("plain_trainer").PlainResMLP()
@@ -87,7 +84,7 @@ def watch_speed(*, data_dir: Path | None, threads_used: int, repeats: int) -> di
         "compare_over_step": ratio(times["compare"], times["step"]),
         "compare_quartiles": quartiles(times["compare"], times["step"]),
         "compare_processor": quartiles(busy["compare"], busy["step"]),
-        "environment": environment(),
+        "machine": machine(threads_used),
     }
 
 
