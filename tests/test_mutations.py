@@ -59,6 +59,7 @@ NEVER_SCORES = "test_a_rule_that_lacks_a_tensor_of_its_state_never_scores"
 OWN_COSINE = "test_gamma_is_the_mean_over_samples_of_each_samples_own_cosine"
 ONE_ROW = "test_headline_deep_interior_first_and_last_of_one_row_by_hand"
 BLOCK_0 = "test_a_good_block_0_does_not_hide_deep_blocks_that_learn_nothing"
+STRIDES = "test_a_gradient_of_any_strides_is_applied_as_it_is"
 NO_VALUE = "test_without_a_gradient_exactly_what_needs_its_direction_has_no_value"
 FIRES = "test_a_check_fires_on_what_it_is_for"
 FIRST_TAP = "test_the_only_block_and_the_first_tap_of_a_foreign_model_are_judged"
@@ -279,7 +280,13 @@ DEFECTS = [
     Defect("the last, smaller batch counted like a full one", "train.py",
            "total += step.loss * len(x)", "total += step.loss * experiment.config.batch_size", "tests/test_recipe.py"),
     Defect("gradients of the step before applied again", "train.py",
-           "live.optimizer.zero_grad()  #", "pass  #", f"tests/test_train.py::{LEFT_OUT}"),
+           "tensors[name].grad = None  #", "pass  #", f"tests/test_train.py::{LEFT_OUT}"),
+    Defect("a transposed gradient read as if it were not", "train.py",
+           "gradient.contiguous()", "gradient", f"tests/test_train.py::{STRIDES}"),
+    Defect("a step count left behind when other tensors step", "optimizers/fused.py",
+           "any(a is not b for a, b in zip(before, states, strict=True))", "False", "tests/optimizers"),
+    Defect("flips at another place than drawn", "data/batches.py",
+           "+ len(x) * flips)", "+ len(x) * flips.roll(1))", "tests/data/test_batches.py"),
     Defect("the epoch left out of the checkpoint's checksum", "store/checkpoint.py",
            'total = zlib.crc32(f"{FORMAT} {epoch}{tied}".encode())', "total = 0", "tests/store/test_checkpoint.py"),
     Defect("a setting left out of the run's name", "config.py",

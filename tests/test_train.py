@@ -15,6 +15,7 @@ from faudit.config import RunConfig
 from faudit.data import DATASETS
 from faudit.errors import ConfigError, DataError, StoreError
 from faudit.experiment import Experiment, prepare
+from faudit.optimizers import OPTIMIZERS
 from faudit.rules.bp import BP
 from faudit.rules.rule import Step
 from faudit.store.checkpoint import weights
@@ -249,3 +250,26 @@ def test_a_parameter_left_out_of_a_step_is_left_alone() -> None:
     assert counts["readout.head.weight"] == 2 and counts["embed.weight"] == 1
     one_epoch(experiment, 1)
     assert float(experiment.state.optimizer.state_of(experiment.state.params["embed.weight"])["step"]) == 2
+
+
+@dataclass(frozen=True)
+class Strided(BP):
+    """The gradients of BP with other strides: matrices column by column, biases in every second place."""
+
+    def step(self, *args: Any, **named: Any) -> Step:
+        step = super().step(*args, **named)
+        turned = {
+            name: gradient.T.contiguous().T if gradient.ndim > 1 else gradient.repeat_interleave(2)[::2]
+            for name, gradient in step.grads.items()
+        }
+        return replace(step, grads=turned)
+
+
+@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
+def test_a_gradient_of_any_strides_is_applied_as_it_is(optimizer: str) -> None:
+    config = RunConfig(rule="bp", width=12, depth=2, batch_size=30, optimizer=optimizer)
+    plain, strided = prepare(config, tiny_dataset()), prepare(config, tiny_dataset())
+    strided = replace(strided, rule=Strided())
+    assert one_epoch(plain, 1) == one_epoch(strided, 1)
+    for name, value in plain.state.params.items():
+        assert torch.equal(value, strided.state.params[name])

@@ -78,11 +78,13 @@ def prepare(config: RunConfig, dataset: Dataset) -> Experiment:
             f"{config.net}, got {smallest} in the last batch. Take another --batch-size, or --drop-last."
         )
     with started(config, "net"):
-        params = {name: value.to(device, dtype) for name, value in net.init(named["init"]).items()}
+        params = {name: value.to(device, dtype).contiguous() for name, value in net.init(named["init"]).items()}
     sample = dataset.normalise(dataset.train_x[:2])
     with started(config, "rule"):
         state = {
-            name: value.to("cpu" if rule.on_host(name) else device, dtype if value.is_floating_point() else value.dtype)
+            name: value.to(
+                "cpu" if rule.on_host(name) else device, dtype if value.is_floating_point() else value.dtype
+            ).contiguous()
             for name, value in rule.init(net, sample, named["feedback"]).items()
         }
     for name, value in (*params.items(), *state.items()):

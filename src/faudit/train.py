@@ -166,9 +166,10 @@ def one_epoch(experiment: Experiment, epoch: int) -> float:
         with experiment.autocast():
             step = rule.step(net, live.params, live.rule_state, x, y, generator=random["step"])
         for name, gradient in step.grads.items():
-            tensors[name].grad = gradient
+            tensors[name].grad = gradient.contiguous()  # torch's fused optimizers do not look at strides
         live.optimizer.step()
-        live.optimizer.zero_grad()  # a rule may train other parameters in the next step
+        for name in step.grads:
+            tensors[name].grad = None  # a rule may train other parameters in the next step
         with torch.no_grad():
             for name, value in rule.after_update(
                 net, live.params, live.rule_state, step, generator=random["step"]

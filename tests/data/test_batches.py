@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from faudit.data.batches import Batches, crops
+from faudit.data.batches import Batches, crops, mirrored
 from faudit.data.dataset import Dataset
 from faudit.errors import DataError
 from faudit.rng import generators
@@ -37,6 +37,14 @@ def test_crops_equal_the_loop() -> None:
         padded[:, 2:8, 2:7] = x[chosen[i]]
         r, c = int(rows[i]), int(columns[i])
         assert torch.equal(got[i], padded[:, r : r + 6, c : c + 5])
+
+
+def test_mirrored_samples_are_those_that_were_drawn() -> None:
+    x = colourful().train_x
+    flips = torch.rand(len(x), generator=torch.Generator().manual_seed(2)) < 0.5
+    got = mirrored(x, flips)
+    for sample, flipped, image in zip(got, flips, x, strict=True):
+        assert torch.equal(sample, image.flip(-1) if flipped else image)
 
 
 def test_an_epoch_is_every_sample_once_in_an_order_of_its_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -77,3 +78,28 @@ def test_an_optimizer_skips_a_parameter_without_a_gradient_and_takes_groups(name
     trained.grad = torch.ones(2)
     built.step()
     assert torch.equal(left, torch.ones(2)) and not torch.equal(trained, torch.ones(2)) and left not in built.state
+
+
+@pytest.mark.parametrize(
+    ("ours", "torchs"),
+    [(AdamW(), torch.optim.AdamW), (Adam(beta2=0.9, eps=1e-4), partial(torch.optim.Adam, betas=(0.9, 0.9), eps=1e-4))],
+)
+def test_the_fused_step_has_the_bits_and_the_state_of_torchs(ours: Optimizer, torchs: Any) -> None:
+    """Also if other tensors step than before, and if a state is put back."""
+    draw = torch.Generator().manual_seed(0)
+    shapes = [(33, 17), (10,), (5, 3, 3, 3)]
+    one = [torch.randn(shape, generator=draw).requires_grad_() for shape in shapes]
+    other = [weight.detach().clone().requires_grad_() for weight in one]
+    own, plain = ours.build(one, lr=LR, weight_decay=DECAY), torchs(other, lr=LR, weight_decay=DECAY, fused=True)
+    for trained in ((0, 1), (0, 1), (0, 1, 2), (2,), (0, 2), (0, 1, 2)):
+        for place in trained:
+            one[place].grad = torch.randn(shapes[place], generator=draw)
+            other[place].grad = one[place].grad.clone()
+        own.step()
+        plain.step()
+        own.zero_grad()
+        plain.zero_grad()
+        for a, b in zip(one, other, strict=True):
+            assert torch.equal(a, b) and own.state[a].keys() == plain.state[b].keys()
+            assert all(torch.equal(own.state[a][entry], plain.state[b][entry]) for entry in own.state[a])
+        own.state[one[0]] = {entry: value.clone() for entry, value in own.state[one[0]].items()}

@@ -9,7 +9,7 @@ on the CPU and is moved in chunks from pinned memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,21 +87,17 @@ class Batches:
         self, order: Tensor, labels: Tensor, shifts: Tensor | None, flips: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         chunk = CHUNK * self.batch_size
-        turned: Sequence[Tensor] = ()
-        if flips is not None:  # as indices: a mask would be searched at every use, and a GPU would wait for the result
-            found = flips.nonzero().squeeze(1)
-            counts = [int(part.sum()) for part in flips.split(chunk)]
-            turned = sent(found % chunk, self.home).split(counts)
         order, labels = sent(order, self.home), sent(labels, self.device)
         shifts = None if shifts is None else sent(shifts, self.home)
-        for number, start in enumerate(range(0, len(order), chunk)):
+        flips = None if flips is None else sent(flips, self.home)
+        for start in range(0, len(order), chunk):
             span = slice(start, start + chunk)
             if shifts is None:
-                x = self.images[order[span]]
+                x = self.images.index_select(0, order[span])  # copies whole samples; x[order] copies elements
             else:
                 x = crops(self.images, order[span], rows=shifts[0, span], columns=shifts[1, span], crop=self.crop)
-            if turned:
-                x[turned[number]] = x[turned[number]].flip(-1)
+            if flips is not None:
+                x = mirrored(x, flips[span])
             if self.home != self.device:
                 x = sent(x, self.device)
             for batch, y in zip(
@@ -118,5 +114,16 @@ def has_room(device: torch.device, size: int) -> bool:
 def crops(padded: Tensor, chosen: Tensor, *, rows: Tensor, columns: Tensor, crop: int) -> Tensor:
     """The chosen samples, each cropped from its padded image at its own (row, column)."""
     height, width = (size - 2 * crop for size in padded.shape[2:])
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [N, C, rows, columns, H, W], a view
-    return windows[chosen, :, rows, columns]
+    sample, channel, row, column = padded.stride()
+    last = (padded.shape[1] - 1) * channel + (height - 1) * row + (width - 1) * column  # of a window, from its first
+    windows = padded.as_strided((padded.numel() - last, padded.shape[1], height, width), (1, channel, row, column))
+    return windows.index_select(0, chosen * sample + rows * row + columns * column)
+
+
+def mirrored(x: Tensor, flips: Tensor) -> Tensor:
+    """The samples, those of ``flips`` mirrored left to right. All are mirrored and then half of each chosen.
+
+    That takes a third of the time of writing into the samples that are flipped.
+    """
+    both = torch.cat([x, x.flip(-1)])
+    return both.index_select(0, torch.arange(len(x), device=x.device) + len(x) * flips)

@@ -260,7 +260,8 @@ def output_error(logits: Tensor, y: Tensor) -> Tensor:
 
 def one_hot(y: Tensor, like: Tensor) -> Tensor:
     """The labels as rows of 0 and 1, with the shape and type of the logits."""
-    return F.one_hot(y, like.shape[1]).to(like.dtype)
+    classes = torch.arange(like.shape[1], device=y.device)
+    return (y.unsqueeze(1) == classes).to(like.dtype)  # F.one_hot looks for the largest label first
 
 
 def target(y: Tensor, like: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from faudit.optimizers.fused import FusedAdam
 from faudit.optimizers.optimizer import Optimizer, Trained
 from faudit.settings import number, setting
 
@@ -22,6 +23,4 @@ class Adam(Optimizer):
     eps: float = setting(1e-8, number(0.0, above=True), "ε that is added to the root of the mean square")
 
     def build(self, params: Trained, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-        return torch.optim.Adam(
-            params, lr=lr, weight_decay=weight_decay, betas=(0.9, self.beta2), eps=self.eps, fused=True
-        )
+        return FusedAdam(params, lr=lr, weight_decay=weight_decay, betas=(0.9, self.beta2), eps=self.eps)

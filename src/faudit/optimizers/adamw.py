@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from faudit.optimizers.fused import FusedAdamW
 from faudit.optimizers.optimizer import Optimizer, Trained
 
 
@@ -18,4 +19,4 @@ class AdamW(Optimizer):
     """Adam with decoupled weight decay."""
 
     def build(self, params: Trained, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(params, lr=lr, weight_decay=weight_decay, fused=True)
+        return FusedAdamW(params, lr=lr, weight_decay=weight_decay)

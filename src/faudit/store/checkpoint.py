@@ -41,11 +41,6 @@ class Optimizers:
         for part in self._parts:
             part.step()
 
-    def zero_grad(self) -> None:
-        """Forget every gradient."""
-        for part in self._parts:
-            part.zero_grad()
-
     def set_rates(self, factor: Callable[[float], float]) -> None:
         """Set every learning rate to a function of the one that its group began with."""
         groups = (group for part in self._parts for group in part.param_groups)
