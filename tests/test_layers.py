@@ -31,6 +31,7 @@ LAYERS: list[list[str]] = [
     ["nets/", "optimizers/"],
     ["data/", "store/"],
     ["rules/"],
+    ["compiled"],
     ["probes/", "experiment"],
     ["audit/"],
     ["watch/", "train"],

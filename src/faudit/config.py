@@ -40,7 +40,7 @@ else:
 
 TOML_LIMIT = 1 << 20  # bytes
 # Two runs of one method may differ in these settings: how long a run trained and how it was measured.
-BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "threads", "device")
+BESIDES = ("seed", "epochs", "log_every", "keep_epochs", "probe_epochs", "threads", "device", "compile")
 USELESS = "leave it out, because it would change nothing"
 UNREAD = object()  # in place of the default of a setting that a run does not read
 
@@ -136,6 +136,7 @@ class RunConfig:
         1, whole(1, 1024), "CPU threads; part of the run's identity, because it affects the last bits"
     )
     device: str = setting("cpu", device_name, "cpu, cuda or cuda:N")
+    compile: bool = setting(False, switch, "compile the step of the rule; eager if that fails; affects the last bits")
 
     def __init__(self, **given: Any) -> None:
         self._set(given, {})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from faudit.compiled import CompiledStep, NotCompiled, compiled
 from faudit.config import RunConfig, must_be_current
 from faudit.data.batches import Batches
 from faudit.data.dataset import Dataset
@@ -22,7 +24,7 @@ from faudit.registry import foreign
 from faudit.rng import generators
 from faudit.rules import RULES
 from faudit.rules.frozen import frozen_before
-from faudit.rules.rule import Group, Rule
+from faudit.rules.rule import Group, Rule, Step
 from faudit.store.checkpoint import Optimizers, TrainState
 
 
@@ -58,6 +60,28 @@ class Experiment:
     def test_set(self) -> tuple[Tensor, Tensor]:
         """The test set, moved to the device once; it stays on the CPU if the training set does not fit there."""
         return self.dataset.test_x.to(self.batches.home), self.dataset.test_y.to(self.batches.home)
+
+    @cached_property
+    def step(self) -> Callable[..., Step]:
+        """``rule.step``, or its compiled form if the run asks for it. A warning says why it could not be compiled."""
+        if not self.config.compile:
+            return self.rule.step
+        data, batches, live = self.batches.dataset, self.batches, self.state
+        x, y = (part[: batches.batch_size].to(batches.device) for part in (data.train_x, data.train_y))
+        try:
+            if self.config.amp != "none":
+                raise NotCompiled(f"it cannot be combined with --amp {self.config.amp}")
+            return compiled(self.rule, self.net, live.params, live.rule_state, data.normalise(x, batches.dtype), y)
+        except NotCompiled as reason:
+            warnings.warn(f"{self.config.run_id} is trained without --compile: {reason}", stacklevel=2)
+            return self.rule.step
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """How the steps of a run that asks for a compiled step are taken, for its environment."""
+        if not self.config.compile:
+            return {}
+        return {"compile": "compiled" if isinstance(self.step, CompiledStep) else "eager"}
 
 
 def prepare(config: RunConfig, dataset: Dataset) -> Experiment:

@@ -85,9 +85,9 @@ def writes(
             return
         data = experiment.dataset
         facts = {**environment(), "data_sha256": data.fingerprint(), "data": data.about()}
-        for remark in run.begin(config, facts):
+        started = time.perf_counter()  # compiling is part of the time of the first row
+        for remark in run.begin(config, facts | experiment.facts):
             warnings.warn(f"{run.name} is resumed in another environment: {remark}", stacklevel=2)
-        started = time.perf_counter()
         for epoch in range(resume(run, experiment) + 1, config.epochs + 1):
             try:
                 train_loss = one_epoch(experiment, epoch) if epoch else None
@@ -157,14 +157,14 @@ def learning_rate(config: RunConfig, epoch: int, rate: float) -> float:
 
 def one_epoch(experiment: Experiment, epoch: int) -> float:
     """One pass over the training set; returns the mean loss, each sample at the weights of its step."""
-    rule, live, random = experiment.rule, experiment.state, experiment.state.generators
+    rule, take, live, random = experiment.rule, experiment.step, experiment.state, experiment.state.generators
     tensors = live.params | live.rule_state
     live.optimizer.set_rates(lambda rate: learning_rate(experiment.config, epoch, rate))
     total = torch.zeros((), dtype=torch.float64, device=experiment.batches.device)
     for x, y in experiment.batches.epoch(random):
         net = experiment.net.in_training(random["dropout"])
         with experiment.autocast():
-            step = rule.step(net, live.params, live.rule_state, x, y, generator=random["step"])
+            step = take(net, live.params, live.rule_state, x, y, generator=random["step"])
         for name, gradient in step.grads.items():
             tensors[name].grad = gradient.contiguous()  # torch's fused optimizers do not look at strides
         live.optimizer.step()

@@ -175,7 +175,8 @@ class Run:
                 "Point --data-dir at the same copy, or use another --runs directory."
             )
         newest = (before.get("resumed") or [before])[-1]
-        changed = [name for name in ("faudit", "commit", "torch", "cpu") if newest.get(name) != environment.get(name)]
+        decisive = ("faudit", "commit", "torch", "cpu", "compile")
+        changed = [name for name in decisive if newest.get(name) != environment.get(name)]
         if changed:
             write_json(self.path / "env.json", {**before, "resumed": [*before.get("resumed", []), dict(environment)]})
         return [
