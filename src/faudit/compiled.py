@@ -13,11 +13,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from faudit.errors import error_text
 from faudit.nets.net import Net, Params
@@ -55,12 +53,17 @@ def compiled(rule: Rule, net: Net, params: Params, state: State, x: Tensor, y: T
 
     Nothing that is given changes: the step is traced and checked with copies of the weights.
     """
-    eager = rule.step(net.in_training(drawer()), copied(params), copied(state), x, y, generator=drawer())
+    draw = torch.Generator().manual_seed(0)  # compiling must not draw from the generators of the run
+    untouched = draw.get_state()
+    eager = rule.step(net.in_training(draw), copied(params), copied(state), x, y, generator=draw)
+    if not torch.equal(draw.get_state(), untouched):
+        raise NotCompiled("the step draws random numbers")
     names = tuple(eager.grads)
+    from torch.fx.experimental.proxy_tensor import make_fx  # only here: a run that is not compiled starts faster
 
     def flat(weights: list[Tensor], held: list[Tensor], x: Tensor, y: Tensor) -> list[Tensor]:
         named, kept = dict(zip(params, weights, strict=True)), dict(zip(state, held, strict=True))
-        step = rule.step(net.in_training(drawer()), named, kept, x, y, generator=drawer())
+        step = rule.step(net.in_training(draw), named, kept, x, y, generator=draw)
         return [step.loss, step.logits, *(step.grads[name] for name in names)]
 
     def given() -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
@@ -70,14 +73,10 @@ def compiled(rule: Rule, net: Net, params: Params, state: State, x: Tensor, y: T
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of torch about itself
             graph = make_fx(flat)(*given())
-            if any(draws(node.target) for node in graph.graph.nodes):
-                raise NotCompiled("the step draws random numbers")
             # The code depends on the number of threads, so it must be in the key under which torch keeps the code.
             code = torch.compile(graph, dynamic=False, options={"cpp.threads": torch.get_num_threads()})
             with torch.no_grad():
                 found = code(*given())
-    except NotCompiled:
-        raise
     except Exception as error:  # noqa: BLE001  # tracer, compiler and linker raise errors of any class
         raise NotCompiled(error_text(error)) from None
     for one, other in zip((eager.loss, eager.logits, *eager.grads.values()), found, strict=True):
@@ -92,16 +91,6 @@ def agree(eager: Tensor, found: Tensor) -> bool:
     return bool(distance <= AGREE[eager.dtype] * size) or bool(eager.isfinite().all()) is False
 
 
-def draws(operation: Any) -> bool:
-    """Whether an operation of a graph draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(operation, "tags", ())
-
-
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies that require grad where the originals do."""
     return {name: value.detach().clone().requires_grad_(value.requires_grad) for name, value in tensors.items()}
-
-
-def drawer() -> torch.Generator:
-    """A generator of its own: compiling must not draw from those of the run."""
-    return torch.Generator().manual_seed(0)
