@@ -22,7 +22,7 @@ from faudit.errors import DataError
 from faudit.tensors import sent
 
 ROOM = 0.5  # share of a GPU's free memory that the data may take; weights, states and gradients need the rest
-CHUNK = 16  # batches augmented at once: a whole epoch would double the memory of the data
+CHUNK = 1 << 21  # bytes of samples augmented at once: as many batches as stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class Batches:
     def _cut(
         self, order: Tensor, labels: Tensor, shifts: Tensor | None, flips: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        chunk = CHUNK * self.batch_size
+        size = self.batch_size * self.dataset.train_x[0].nbytes
+        chunk = self.batch_size * max(1, CHUNK // size)
         order, labels = sent(order, self.home), sent(labels, self.device)
         shifts = None if shifts is None else sent(shifts, self.home)
         flips = None if flips is None else sent(flips, self.home)
