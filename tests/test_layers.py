@@ -31,7 +31,6 @@ LAYERS: list[list[str]] = [
     ["nets/", "optimizers/"],
     ["data/", "store/"],
     ["rules/"],
-    ["compiled"],
     ["probes/", "experiment"],
     ["audit/"],
     ["watch/", "train"],

@@ -59,7 +59,7 @@ NEVER_SCORES = "test_a_rule_that_lacks_a_tensor_of_its_state_never_scores"
 OWN_COSINE = "test_gamma_is_the_mean_over_samples_of_each_samples_own_cosine"
 ONE_ROW = "test_headline_deep_interior_first_and_last_of_one_row_by_hand"
 BLOCK_0 = "test_a_good_block_0_does_not_hide_deep_blocks_that_learn_nothing"
-COMPILED = "tests/test_compiled.py"
+COMPILED = "tests/rules/test_compiled.py"
 NOT_WRITTEN = "test_compiling_changes_no_weight_and_draws_from_no_generator_of_the_run"
 STRIDES = "test_a_gradient_of_any_strides_is_applied_as_it_is"
 NO_VALUE = "test_without_a_gradient_exactly_what_needs_its_direction_has_no_value"
@@ -285,12 +285,12 @@ DEFECTS = [
            "tensors[name].grad = None  #", "pass  #", f"tests/test_train.py::{LEFT_OUT}"),
     Defect("a transposed gradient read as if it were not", "train.py",
            "gradient.contiguous()", "gradient", f"tests/test_train.py::{STRIDES}"),
-    Defect("a smaller batch given to the compiled step", "compiled.py",
+    Defect("a smaller batch given to the compiled step", "rules/compiled.py",
            "if len(x) != self.samples:", "if False:",
            f"{COMPILED}::test_the_last_smaller_batch_is_eager_and_the_others_are_compiled"),
-    Defect("a compiled step never held against the eager one", "compiled.py",
+    Defect("a compiled step never held against the eager one", "rules/compiled.py",
            "if not agree(one, other):", "if False:", f"{COMPILED}::test_a_compiler_that_gets_it_wrong_is_not_used"),
-    Defect("compiling writes running statistics", "compiled.py",
+    Defect("compiling writes running statistics", "rules/compiled.py",
            "value.detach().clone().requires", "value.detach().requires", f"{COMPILED}::{NOT_WRITTEN}"),
     Defect("an eager run that claims to be compiled", "experiment.py",
            '"compiled" if isinstance(self.step, CompiledStep) else "eager"', '"compiled"',

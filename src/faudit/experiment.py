@@ -12,7 +12,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from faudit.compiled import CompiledStep, NotCompiled, compiled
 from faudit.config import RunConfig, must_be_current
 from faudit.data.batches import Batches
 from faudit.data.dataset import Dataset
@@ -23,6 +22,7 @@ from faudit.optimizers import OPTIMIZERS
 from faudit.registry import foreign
 from faudit.rng import generators
 from faudit.rules import RULES
+from faudit.rules.compiled import CompiledStep, NotCompiled, compiled
 from faudit.rules.frozen import frozen_before
 from faudit.rules.rule import Group, Rule, Step
 from faudit.store.checkpoint import Optimizers, TrainState

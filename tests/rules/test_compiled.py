@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from faudit.compiled import CompiledStep, NotCompiled, compiled
 from faudit.experiment import prepare
 from faudit.rules.bp import BP
+from faudit.rules.compiled import CompiledStep, NotCompiled, compiled
 from faudit.rules.rule import Step
 from faudit.train import fit, one_epoch
 from tests.support.nets import Setup, tiny_dataset
