@@ -41,7 +41,7 @@ PAIRS += [(rule, net) for rule in ("bp", "dfa", "fa-weights", "local-loss") for 
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> None:
     on_device(monkeypatch)
-    monkeypatch.setattr("faudit.data.batches.CHUNK", 2)
+    monkeypatch.setattr("faudit.data.batches.CHUNK", 2 * BATCH * DATA.train_x[0].nbytes)  # two batches
 
 
 def started(rule: str, net: str, **settings: Any) -> Experiment:

@@ -93,8 +93,8 @@ def test_the_fused_step_has_the_bits_and_the_state_of_torchs(ours: Optimizer, to
     own, plain = ours.build(one, lr=LR, weight_decay=DECAY), torchs(other, lr=LR, weight_decay=DECAY, fused=True)
     for trained in ((0, 1), (0, 1), (0, 1, 2), (2,), (0, 2), (0, 1, 2)):
         for place in trained:
-            one[place].grad = torch.randn(shapes[place], generator=draw)
-            other[place].grad = one[place].grad.clone()
+            gradient = torch.randn(shapes[place], generator=draw)
+            one[place].grad, other[place].grad = gradient, gradient.clone()
         own.step()
         plain.step()
         own.zero_grad()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,8 +92,9 @@ def watched() -> Iterator[Watched]:
 def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every experiment be prepared on the device. torch has no fused optimizers there, so it takes the others."""
     monkeypatch.setattr("faudit.experiment.usable", lambda _: META)
-    for name in ("Adam", "AdamW", "SGD"):
-        monkeypatch.setattr(torch.optim, name, unfused(getattr(torch.optim, name)))
+    monkeypatch.setattr("faudit.optimizers.adam.FusedAdam", partial(torch.optim.Adam, foreach=False))
+    monkeypatch.setattr("faudit.optimizers.adamw.FusedAdamW", partial(torch.optim.AdamW, foreach=False))
+    monkeypatch.setattr(torch.optim, "SGD", unfused(torch.optim.SGD))
 
 
 def unfused(kind: Callable[..., torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
