@@ -66,14 +66,17 @@ def grouped(configs: Sequence[RunConfig], *, jobs: int, most: int | None = None)
 
     ``most`` is the size of a stack that the user asks for. The groups are in the order of their first runs.
     """
-    fair = -(-len(configs) // max(1, jobs))
+    fair = -(-len(configs) // jobs)
     alike: dict[Key, list[RunConfig]] = {}
     for config in configs:
         alike.setdefault(key_of(config) or (config.run_id,), []).append(config)
     groups = []
     for runs in alike.values():
+        if len(runs) == 1:
+            groups.append(runs)
+            continue
         limit = min(fair, width_of(runs[0]) if most is None else most)
-        count = -(-len(runs) // max(1, limit))  # stacks, as equal as possible
+        count = -(-len(runs) // limit)  # stacks, as equal as possible
         groups += [runs[len(runs) * k // count : len(runs) * (k + 1) // count] for k in range(count)]
     place = {config.run_id: index for index, config in enumerate(configs)}
     return sorted(groups, key=lambda group: place[group[0].run_id])
