@@ -48,6 +48,8 @@ def test_other_settings_keep_runs_apart(change: dict[str, object]) -> None:
     [
         SMALL.with_(rule="dfa-layers"),
         SMALL.with_(threads=2),
+        SMALL.with_(amp="bfloat16"),
+        SMALL.with_(block_decay=0.1),
         RunConfig(net="cnn", rule="dfa"),
         RunConfig(net="mlp", rule="dfa", dropout=0.5),
         RunConfig(net="mlp", rule="dfa", batch_norm=True),

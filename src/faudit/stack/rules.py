@@ -126,16 +126,22 @@ def teach_locally(
     else:
         error = output_error(made.logits, batch.y)
         credits = [torch.bmm(error, state[f"B.{l}"].mT) for l in range(first, net.net.signals)]
-    signals = {
-        tap: normalised(credit.flatten(0, 1), rule.credit_eps).div_(batch.size).view_as(credit)
-        for tap, credit in enumerate(credits, first)
-    }
-    if 0 in signals:
-        net.embed_back(params, batch.x, signals[0], grads)
+    signals = {tap: signal_of(rule, credit) for tap, credit in enumerate(credits, first)}
+    if first == 0:
+        own = "B.embed" in state  # FA may have a matrix from block 0 to the embedding
+        signal = signal_of(rule, torch.bmm(credits[0], state["B.embed"].mT)) if own else signals[0]
+        net.embed_back(params, batch.x, signal, grads)
     for l in range(net.net.blocks):
         signal = signals[net.net.taught_at(l)]
         at_branch = signal if pulls is None else signal + pulls[l]
         net.branch_back(params, l, made.held[l], at_branch, grads, inputs=False)
+
+
+def signal_of(rule: LocalRule, credit: Tensor) -> Tensor:
+    """ã/n of every run, the signal of the mean over the batch."""
+    if rule.credit_norm == "none":
+        return credit / credit.shape[1]
+    return normalised(credit.flatten(0, 1), rule.credit_eps).view_as(credit) / credit.shape[1]
 
 
 def asked(gradient: Tensor | None) -> Tensor:
