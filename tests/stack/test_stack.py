@@ -13,6 +13,7 @@ import torch
 from faudit.config import RunConfig
 from faudit.data.digits import digits
 from faudit.experiment import Experiment, prepare, threads
+from faudit.rules.local import LocalRule
 from faudit.stack.plan import NETS, RULES
 from faudit.stack.stack import Stack, agrees, short, tensors_of
 from faudit.train import one_epoch
@@ -149,6 +150,7 @@ def test_a_rehearsal_has_a_batch_of_every_size() -> None:
 def test_a_rehearsal_notices_a_run_that_a_stack_would_train_in_another_way() -> None:
     """The stack takes rule and net from its first run, so it would train the second with a wrong clip."""
     one, other = prepared(varied(rule="dfa", **SMALL["resmlp"])[:2])
+    assert isinstance(other.rule, LocalRule)
     odd = replace(other, rule=replace(other.rule, clip=1e-3))
     with threads(1):
         assert agrees([one, other]) and not agrees([one, odd])
