@@ -21,6 +21,7 @@ from tests.support.paths import ROOT
 PAGE, SEEN = "tests/report/test_page.py", "tests/report/test_collection.py"
 HAND = "tests/rules/test_by_hand.py"
 JOINT = "tests/rules/test_joint_step.py"
+STACKED = "tests/stack/test_stack.py::test_every_rule_and_net_trains_to_the_same_bits_as_alone"
 RULES, NETS = "tests/laws/test_rules.py", "tests/laws/test_nets.py"
 ONCE = "test_evaluation_draws_and_writes_nothing_and_training_writes_only_running_statistics_once"
 FOREIGN, COPIES, READING = (f"tests/watch/test_{name}.py" for name in ("model", "copies", "reading"))
@@ -148,6 +149,28 @@ DEFECTS = [
            "tests/rules/test_local.py"),
     Defect("one clip for all blocks together", "rules/local.py",
            "order.index(one) for one in blocks", "0 for one in blocks", JOINT),
+    Defect("the penalty of the first run for the whole stack", "stack/rules.py",
+           "(penalty / batch.size) for penalty in penalties", "(penalties[0] / batch.size) for _ in penalties",
+           STACKED),
+    Defect("the rate of the first run for the whole stack", "stack/stack.py",
+           "rate = learning_rate(one.config, epoch, one.config.lr)",
+           "rate = learning_rate(one.config, epoch, self.experiments[0].config.lr)", STACKED),
+    Defect("one generator for all runs of a stack", "stack/stack.py",
+           "one.batches.epoch(one.state.generators) for one",
+           "one.batches.epoch(self.experiments[0].state.generators) for one", STACKED),
+    Defect("one epoch number for all runs of a stack", "stack/stack.py",
+           "rate = learning_rate(one.config, epoch, one.config.lr)",
+           "rate = learning_rate(one.config, epochs[0], one.config.lr)",
+           "tests/stack/test_stack.py::test_runs_may_be_at_different_epochs_and_change_between_stack_and_alone"),
+    Defect("one norm for the gradients of all runs", "stack/rules.py",
+           "torch.linalg.vector_norm(one.flatten(1), dim=1)",
+           "torch.linalg.vector_norm(one).expand(len(one))", STACKED),
+    Defect("a stack that is not tried before it is used", "sweep/together.py",
+           "len(members) > 1 and agrees(experiments)", "len(members) > 1",
+           "tests/sweep/test_together.py::test_runs_that_would_not_be_the_same_are_trained_one_by_one"),
+    Defect("a rehearsal without the smaller last batch", "stack/stack.py",
+           "reduced(batches.batch_size + rest)", "reduced(batches.batch_size)",
+           "tests/stack/test_stack.py::test_a_rehearsal_has_a_batch_of_every_size"),
     Defect("the last job of a run owns it, not the first", "sweep/slurm_queue.py",
            "key=lambda entry: number(entry.job), reverse=True", "key=lambda entry: number(entry.job)",
            "tests/sweep/test_slurm_jobs.py::test_the_first_job_of_a_run_owns_it"),

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,22 @@ from faudit.store.watched import refuse_watched
 
 TEST_EVERY = 10  # epochs between two passes over the full test set
 TEST_CHUNK = 2048  # samples of the test set in memory as floats at a time
+
+
+@dataclass(frozen=True)
+class Due:
+    """An epoch that a run must be trained for before it goes on."""
+
+    experiment: Experiment
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What an epoch gave: the mean loss, and the seconds that it took."""
+
+    loss: float
+    seconds: float
 
 
 def fit(
@@ -67,6 +84,30 @@ def writes(
     config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
 ) -> Generator[Row | None, None, None]:
     """Like ``stream``, but also yields None after each checkpoint and after the file that ends the run."""
+    with closing(life(config, run, data_dir=data_dir, dataset=dataset)) as steps:
+        for said in steps:
+            while isinstance(said, Due):
+                said = trained(said, steps)
+            yield said
+
+
+def trained(due: Due, steps: Generator[Row | Due | None, Trained | None, None]) -> Row | Due | None:
+    """Train the epoch that a run waits for, and return what the run yields next."""
+    began = time.perf_counter()
+    try:
+        loss = one_epoch(due.experiment, due.epoch)
+    except Diverged as error:
+        return steps.throw(error)
+    return steps.send(Trained(loss, time.perf_counter() - began))
+
+
+def life(
+    config: RunConfig, run: Run, *, data_dir: Path | None = None, dataset: Dataset | None = None
+) -> Generator[Row | Due | None, Trained | None, None]:
+    """All that a run does but training: it yields each epoch that is due, and must be sent what that epoch gave.
+
+    Besides, it yields what ``writes`` yields. So the caller decides how an epoch is trained.
+    """
     refuse_watched(config)
     if run.status in ENDED:
         run.must_hold(config)
@@ -90,12 +131,16 @@ def writes(
             warnings.warn(f"{run.name} is resumed in another environment: {remark}", stacklevel=2)
         for epoch in range(resume(run, experiment) + 1, config.epochs + 1):
             try:
-                train_loss = one_epoch(experiment, epoch) if epoch else None
+                asked = time.perf_counter()
+                came = (yield Due(experiment, epoch)) if epoch else None
             except Diverged as error:
                 place = {"epoch": epoch, "entry": None, "tap": None, "phase": error.phase}
                 run.fail({"reason": f"{error} (epoch {epoch})", **place})
                 yield None
                 return
+            if came is not None:
+                started += time.perf_counter() - asked - came.seconds  # the caller may have trained other runs too
+            train_loss = None if came is None else came.loss
             diverged = train_loss is not None and not math.isfinite(train_loss)
             if is_logged(config, epoch) or diverged:
                 row = measure(experiment, epoch, train_loss=train_loss, seconds=time.perf_counter() - started)

@@ -32,6 +32,11 @@ def add_flags(own: Parser) -> None:
     add_runs(own)
     own.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of the datasets' files")
     own.add_argument("--jobs", type=count, metavar="N", help="runs side by side (default: as many as the cores allow)")
+    own.add_argument(
+        "--stack",
+        metavar="auto|off|N",
+        help="train up to N small runs that differ in seed, rate or λ as one computation (default: auto)",
+    )
     own.add_argument("--threads", metavar="T", help="CPU threads of each run (default: as in the study)")
     own.add_argument(
         "--engine",

@@ -23,7 +23,7 @@ from faudit.errors import LockedError, StoreError
 from faudit.store.files import refusals
 from faudit.store.run import ENDED, Run, Status
 from faudit.sweep.display import Display, last_row, shown, standing
-from faudit.sweep.engine import Engine, Start
+from faudit.sweep.engine import Engine, StackingEngine, Start
 from faudit.sweep.trackers.tracker import recorded
 
 POLL = 0.5  # seconds to wait for answers from the engine
@@ -61,12 +61,12 @@ def drive(
                 Run(runs / name).try_again()
             standings[name] = standing(runs / name, wanted[name])
     ends = {name: end for name, end in standings.items() if end[0] in FINAL}
-    todo = deque(config for name, config in wanted.items() if name not in ends)
+    todo = tuple(config for name, config in wanted.items() if name not in ends)
     with shown(wanted, ends, runs) as bars, recorded(bars, trackers or {}, wanted=wanted, ends=ends, runs=runs) as show:
         if todo:
             must_be_writable(runs)
-            with closing(start(tuple(todo))) as engine, sigterm_interrupts():
-                hand_out(todo, runs, ends=ends, engine=engine, show=show)
+            with closing(start(todo)) as engine, sigterm_interrupts():
+                hand_out(todo, runs, ends=ends, start=start, engine=engine, show=show)
     return Outcome(
         done=[name for name in wanted if ends[name][0] == Status.DONE],
         failed={name: ends[name][1] for name in wanted if ends[name][0] == Status.FAILED},
@@ -86,9 +86,16 @@ def must_be_writable(runs: Path) -> None:
 
 
 def hand_out(
-    todo: deque[RunConfig], runs: Path, *, ends: dict[str, tuple[str, str]], engine: Engine, show: Display
+    wanted: Sequence[RunConfig],
+    runs: Path,
+    *,
+    ends: dict[str, tuple[str, str]],
+    start: Start,
+    engine: Engine,
+    show: Display,
 ) -> None:
     """Give runs to the engine until every run has ended."""
+    todo = deque(start.groups(wanted))
     held: dict[str, RunConfig] = {}  # held by other processes: checked again when ``todo`` is empty
     deaths: dict[str, tuple[int, int]] = {}  # run id → (time of its checkpoint, workers that died since)
     looked, told = 0.0, False
@@ -99,15 +106,19 @@ def hand_out(
 
     while todo or held or engine.running:
         while todo and engine.free:
-            config = todo.popleft()
-            word, text = standing(runs / config.run_id, config)  # again: a second driver may have trained it
-            if word in FINAL:
-                end(config, word, text or "by another process")
-            elif word == Status.RUNNING:
-                held[config.run_id] = config
-            else:
-                engine.give(config)
+            ready = []
+            for config in todo.popleft():
+                word, text = standing(runs / config.run_id, config)  # again: a second driver may have trained it
+                if word in FINAL:
+                    end(config, word, text or "by another process")
+                elif word == Status.RUNNING:
+                    held[config.run_id] = config
+                else:
+                    ready.append(config)
+            give(ready, engine)
+            for config in ready:
                 show.began(config)
+        again = []  # runs whose worker died
         for config, answer in engine.answers(timeout=POLL):
             for remark in answer.remarks:
                 show.say(remark)
@@ -121,20 +132,34 @@ def hand_out(
                 end(config, *((word, text or answer.text) if word in FINAL else gone))
             elif answer.word == "died" and (count := died(config, runs, deaths)) <= RETRIES:
                 show.say(f"{config.run_id}: {answer.text}; retrying from its last checkpoint")
-                todo.append(config)
+                # Together the first time. Then each alone: one of them may be what ends the worker.
+                if count == 1:
+                    again.append(config)
+                else:
+                    todo.append([config])
             elif answer.word == "died":
                 what = answer.text.rstrip(".")
                 end(config, "left", f"{what}. {count} attempts made no progress. Check its memory and disk.")
             else:
                 end(config, "left", answer.text)
+        todo.extend(start.groups(again))
         show.tick([*engine.running, *held.values()])
         if held and not (todo or engine.running or told):
             told = True
             show.say(f"waiting for {len(held)} run{'s' * (len(held) > 1)} that another process holds")
         if held and not todo and time.monotonic() - looked >= LOOK_AGAIN:
             looked = time.monotonic()
-            todo.extend(held.values())
+            todo.extend(start.groups(tuple(held.values())))
             held.clear()
+
+
+def give(configs: Sequence[RunConfig], engine: Engine) -> None:
+    """Give runs to one worker of the engine."""
+    if len(configs) == 1:
+        engine.give(configs[0])
+    elif configs:
+        assert isinstance(engine, StackingEngine), "only such an engine puts runs together"
+        engine.give_stack(configs)
 
 
 def died(config: RunConfig, runs: Path, deaths: dict[str, tuple[int, int]]) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from faudit.config import RunConfig
 from faudit.errors import OUT_OF_MEMORY, ConfigError, FauditError, LockedError, is_out_of_memory
@@ -59,6 +59,19 @@ class Engine(Protocol):
         """Stop everything within seconds. A stopped run can resume from its checkpoint later."""
 
 
+@runtime_checkable
+class StackingEngine(Engine, Protocol):
+    """An engine whose workers can train several runs as one computation."""
+
+    def give_stack(self, configs: Sequence[RunConfig]) -> None:
+        """Train several runs to their end in one worker. Each is answered by itself."""
+
+
+def one_by_one(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
+    """Every run by itself."""
+    return [[config] for config in configs]
+
+
 @dataclass(frozen=True)
 class Start:
     """Starts an engine. It is called only if there are runs to train."""
@@ -66,19 +79,21 @@ class Start:
     engine: Callable[[Sequence[RunConfig]], Engine]
     elsewhere: bool = False  # whether its workers may have data and devices that this machine does not have
     at_once: int | None = None  # most runs side by side, if the cores of this machine do not decide it
+    groups: Callable[[Sequence[RunConfig]], list[list[RunConfig]]] = one_by_one  # which runs one worker gets at once
 
     def __call__(self, todo: Sequence[RunConfig]) -> Engine:
         """Start the engine for these runs."""
         return self.engine(todo)
 
 
-RAY, SLURM = {"engine": "ray"}, {"engine": "slurm"}  # the engine that reads a flag
+LOCAL, RAY, SLURM = {"engine": "local"}, {"engine": "ray"}, {"engine": "slurm"}  # the engine that reads a flag
 
 
 @dataclass(frozen=True)
 class Flags:
     """What the command line says to one engine alone. None means that the flag was not given."""
 
+    stack: str | None = field(default=None, metadata=LOCAL)
     address: str | None = field(default=None, metadata=RAY)
     partition: str | None = field(default=None, metadata=SLURM)
     time_limit: str | None = field(default=None, metadata=SLURM)

@@ -1,8 +1,9 @@
 """The local engine: worker processes on this machine. Each worker trains one run after another.
 
-The parent sends a configuration to a worker and the worker returns an answer. Each worker has its own pipe, because a
-process that dies inside a shared queue can leave it locked. When a pipe closes, the worker has died and its run is
-answered as ``died``. When the parent exits, its workers exit too.
+The parent sends one or several configurations to a worker and the worker returns an answer for each. Several runs are
+trained as one computation (``together.py``). Each worker has its own pipe, because a process that dies inside a shared
+queue can leave it locked. When a pipe closes, the worker has died and its runs are answered as ``died``. When the
+parent exits, its workers exit too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -20,8 +21,10 @@ from pathlib import Path
 
 from faudit.config import RunConfig
 from faudit.errors import ConfigError
+from faudit.stack.plan import grouped, parsed
 from faudit.sweep.drive import Outcome, drive
 from faudit.sweep.engine import NO_FLAGS, Answer, Flags, Start, attempt, cores
+from faudit.sweep.together import attempt_all
 
 
 def run_all(configs: Sequence[RunConfig], runs: Path, *, data_dir: Path | None, jobs: int) -> Outcome:
@@ -34,21 +37,28 @@ def starter(runs: Path, *, data_dir: Path | None, jobs: int | None, flags: Flags
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs: expected a whole number ≥ 1, got {jobs}. Give one per core.")
     flags.only("local")
+    most = parsed(flags.stack)
+
+    def side_by_side(todo: Sequence[RunConfig]) -> int:
+        return jobs or max(1, cores() // max(config.threads for config in todo))
 
     def start(todo: Sequence[RunConfig]) -> Workers:
         threads = max(config.threads for config in todo)
-        return Workers(runs, data_dir, jobs=jobs or max(1, cores() // threads), threads=threads)
+        return Workers(runs, data_dir, jobs=side_by_side(todo), threads=threads)
 
-    return Start(start)
+    def groups(todo: Sequence[RunConfig]) -> list[list[RunConfig]]:
+        return grouped(todo, jobs=side_by_side(todo), most=most) if todo else []
+
+    return Start(start, groups=groups)
 
 
 @dataclass
 class Worker:
-    """A process, the parent's end of its pipe, and the run that it is training."""
+    """A process, the parent's end of its pipe, and the runs that it is training, by their place in the message."""
 
     process: SpawnProcess
     pipe: Connection
-    config: RunConfig | None = None
+    configs: dict[int, RunConfig] = field(default_factory=dict)
 
 
 class Workers:
@@ -65,19 +75,23 @@ class Workers:
 
     @property
     def running(self) -> list[RunConfig]:
-        return [worker.config for worker in self._workers.values() if worker.config]
+        return [config for worker in self._workers.values() for config in worker.configs.values()]
 
     @property
     def free(self) -> bool:
-        return len(self.running) < self._jobs
+        return sum(bool(worker.configs) for worker in self._workers.values()) < self._jobs
 
     def give(self, config: RunConfig) -> None:
         """Give a run to an idle worker, or to a new one."""
-        idle = (worker for worker in self._workers.values() if not worker.config)
+        self.give_stack([config])
+
+    def give_stack(self, configs: Sequence[RunConfig]) -> None:
+        """Give runs to an idle worker, or to a new one, to be trained as one computation."""
+        idle = (worker for worker in self._workers.values() if not worker.configs)
         worker = next(idle, None) or self._start()
-        worker.config = config
+        worker.configs = dict(enumerate(configs))
         with suppress(BrokenPipeError):  # it died while idle: `answers` sees that its pipe has closed
-            worker.pipe.send(config.to_json())
+            worker.pipe.send([config.to_json() for config in configs])
 
     def answers(self, *, timeout: float) -> list[tuple[RunConfig, Answer]]:
         """The answers of the workers. Waits at most ``timeout`` seconds for the first."""
@@ -86,12 +100,11 @@ class Workers:
             assert isinstance(pipe, Connection)
             worker = self._workers[pipe]
             try:
-                answer: Answer = pipe.recv()
+                place, answer = pipe.recv()
+                found.append((worker.configs.pop(place), answer))
             except (EOFError, OSError):  # the worker died, perhaps in the middle of a message
-                answer = Answer("died", f"its worker was ended by {self._remove(pipe)}")
-            if worker.config:
-                found.append((worker.config, answer))
-            worker.config = None
+                died = Answer("died", f"its worker was ended by {self._remove(pipe)}")
+                found += [(config, died) for config in worker.configs.values()]
         return found
 
     def _start(self) -> Worker:
@@ -139,7 +152,7 @@ def safe_path() -> Iterator[None]:
 
 
 def work(pipe: Connection, runs: Path, data_dir: Path | None, threads: int) -> None:
-    """The worker's main loop: train each run that the pipe delivers, until the parent closes it or exits."""
+    """The worker's main loop: train the runs that the pipe delivers, until the parent closes it or exits."""
     parent = parent_process()
     assert parent is not None, "a worker is a child"
 
@@ -152,4 +165,9 @@ def work(pipe: Connection, runs: Path, data_dir: Path | None, threads: int) -> N
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
     with suppress(EOFError, ConnectionError):
         while True:
-            pipe.send(attempt(pipe.recv(), runs, data_dir=data_dir))
+            several = pipe.recv()
+            if len(several) == 1:
+                pipe.send((0, attempt(several[0], runs, data_dir=data_dir)))
+                continue
+            for place, answer in attempt_all(several, runs, data_dir=data_dir):
+                pipe.send((place, answer))
