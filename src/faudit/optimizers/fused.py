@@ -58,9 +58,14 @@ class FusedAdam(torch.optim.Adam):
         return state
 
     def _counts(self, place: int, states: list[dict[str, Any]]) -> Tensor:
-        """The step counts of these states as one vector; made anew if other tensors step, or a state was restored."""
+        """The step counts of these states as one vector; made anew if other tensors step, or a count lies elsewhere."""
         before, counts = self._together.get(place, ([], None))
-        if counts is None or len(before) != len(states) or any(a is not b for a, b in zip(before, states, strict=True)):
+        if (
+            counts is None
+            or len(before) != len(states)
+            or any(a is not b for a, b in zip(before, states, strict=True))
+            or states[0]["step"].data_ptr() != counts.data_ptr()  # a stack of runs moves them all
+        ):
             counts = torch.stack([state["step"] for state in states])
             for state, count in zip(states, counts.unbind(), strict=True):
                 state["step"] = count

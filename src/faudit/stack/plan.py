@@ -29,7 +29,7 @@ def key_of(config: RunConfig) -> Key | None:
         return None
     if config.net == "mlp" and (config.criterion != "ce" or config.dropout or config.batch_norm):
         return None
-    if config.amp != "none" or config.settings.get("block_decay"):
+    if config.amp != "none" or config.compile or config.settings.get("block_decay"):
         return None
     if config.device == "cpu" and config.threads != 1:  # products on several threads are cut by how many there are
         return None

@@ -83,7 +83,8 @@ class Stack:
             self._update(updates)
             total += losses * batch.size
         for one in self.experiments:
-            one.state.optimizer.zero_grad()
+            for name in self._grads:
+                one.state.params[name].grad = None
         return [value / batches.samples for value in total.tolist()]
 
     def _updates(self, epochs: Sequence[int]) -> Updates:
