@@ -147,6 +147,8 @@ DEFECTS = [
     Defect("the decay of blocks for the readout too", "rules/local.py",
            'if name.startswith("blocks."))\n        return [Group', 'if True)\n        return [Group',
            "tests/rules/test_local.py"),
+    Defect("step counts that a stack moved are not found again", "optimizers/fused.py",
+           'or states[0]["step"].data_ptr() != counts.data_ptr()', "or False", "tests/stack/test_stack.py"),
     Defect("one clip for all blocks together", "rules/local.py",
            "order.index(one) for one in blocks", "0 for one in blocks", JOINT),
     Defect("the penalty of the first run for the whole stack", "stack/rules.py",

@@ -113,13 +113,15 @@ def test_runs_may_be_at_different_epochs_and_change_between_stack_and_alone() ->
     configs = varied(rule="fa", **SMALL["resmlp"])
     alone, together = prepared(configs), prepared(configs)
     with threads(1):
-        for epoch in (1, 2, 3):
+        for epoch in (1, 2, 3, 4):
             for one in alone:
                 one_epoch(one, epoch)
         one_epoch(together[0], 1)  # it is one epoch ahead of the others
         Stack(together).epoch([2, 1, 1])
         Stack(together[1:]).epoch([2, 2])
         Stack(together).epoch([3, 3, 3])
+        for one in together:
+            one_epoch(one, 4)
     assert all(map(same, alone, together))
 
 
