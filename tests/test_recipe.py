@@ -130,7 +130,8 @@ OTHER: dict[str, dict[str, Any]] = {
     "placebo_weight": {"rule": "placebo", "placebo_weight": 0.5}, "warmup": {"rule": "credit-bridge", "warmup": 3},
     "temperature": BRIDGE | {"temperature": 1.0}, "noise_samples": BRIDGE | {"noise_samples": 2},
     "noise_std": BRIDGE | {"noise_std": 1.0}, "terminal_weight": BRIDGE | {"terminal_weight": 0.0},
-    "ema": BRIDGE | {"ema": 0.5}, "amp": {"amp": "bfloat16"},
+    "ema": BRIDGE | {"ema": 0.5}, "amp": {"amp": "bfloat16"}, "credit_norm": {"credit_norm": "none"},
+    "block_decay": {"block_decay": 0.5}, "embedding_feedback": {"rule": "fa", "embedding_feedback": "none"},
 }  # fmt: skip
 ELSEWHERE = {
     "no_augment": "test_batches: only datasets with a crop have one",

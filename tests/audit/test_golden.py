@@ -60,5 +60,5 @@ def test_a_run_is_judged_as_before(protocol: str, name: str) -> None:
 
 
 def test_the_golden_file_holds_every_kind_of_verdict() -> None:
-    assert len(GOLDEN["faudit-1"]) == len(GOLDEN["study"]) == 27
+    assert len(GOLDEN["faudit-1"]) == len(GOLDEN["study"]) == 21
     assert {entry["verdict"] for entry in GOLDEN["study"].values()} == {TRUSTWORTHY, "needs walk-back", "inconclusive"}
