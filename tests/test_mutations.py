@@ -264,20 +264,15 @@ DEFECTS = [
            'f"faudit:{seed}:{name}"', 'f"faudit:{seed}"', "tests/test_rng.py"),
     Defect("black padding after normalising", "data/batches.py",
            "(self.crop,) * 4)", "(self.crop,) * 4, value=127)", "tests/data/test_batches.py"),
-    Defect("a mask that is searched on the device", "data/batches.py",
-           "sent(found % chunk, self.home).split(counts)",
-           "[part.nonzero().squeeze(1) for part in sent(flips, self.home).split(chunk)]", f"{DEVICES}[dfa-resmlp]"),
     Defect("a copy that the host waits for", "tensors.py",
            "host.pin_memory().to(device, non_blocking=True)", "host.to(device)", f"{DEVICES}[dfa-resmlp]"),
     Defect("owners that are copied to the device at every step", "rules/local.py",
-           "@cache  # numbers of Python reach a GPU by a copy that waits, and every step needs these\ndef owners(",
+           "@cache  # numbers of Python reach a GPU by a copy that waits, and every step needs these\ndef places(",
            "def owners(", f"{DEVICES}[dfa-resmlp]"),
     Defect("a counter that is read from the device", "rules/credit_bridge.py",
            'return name == "updates"', "return False", f"{DEVICES}[credit-bridge-resmlp]"),
     Defect("a step that amp does not reach", "experiment.py",
            'if self.config.amp == "none":', "if self.config.amp:", f"{ROUNDED}[dfa]"),
-    Defect("a weight that autocast cast without a graph", "experiment.py",
-           "cache_enabled=False", "cache_enabled=True", f"{ROUNDED}[pepita]"),
     Defect("random targets that disturb the order", "data/batches.py",
            'generator=generators["targets"]', "generator=draw", "tests/data/test_batches.py"),
     Defect("the optimizer's state not saved", "store/checkpoint.py",
@@ -723,10 +718,12 @@ def test_every_planted_defect_is_caught(tmp_path: Path, half: int) -> None:
         check=True,
         cwd=tmp_path,
     )
+    missed = []
     for defect, job in zip(chosen, jobs, strict=True):
         answer = json.loads((Path(job["root"]) / "answer.json").read_text())
-        caught = answer["code"] == pytest.ExitCode.TESTS_FAILED and "1 failed" in answer["said"]
-        assert caught, f"not caught: {defect.name}\n{answer['said']}"
+        if not (answer["code"] == pytest.ExitCode.TESTS_FAILED and "1 failed" in answer["said"]):
+            missed.append(f"{defect.name}\n{answer['said']}")
+    assert not missed, "not caught: " + "\n".join(missed)
 
 
 @pytest.mark.slow

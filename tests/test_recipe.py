@@ -138,6 +138,7 @@ ELSEWHERE = {
     "keep_epochs": "test_perturbation: it keeps files",
     "threads": "test_train: the same numbers but for the last bits",
     "device": "this machine has but one",
+    "compile": "test_compiled: the same numbers but for the last bits",
 }
 
 

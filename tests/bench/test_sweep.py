@@ -25,7 +25,7 @@ def test_a_tiny_study_is_timed_alone_and_side_by_side(tmp_path: Path) -> None:
     for one, other in zip(runs_in(tmp_path / "alone"), runs_in(tmp_path / "together"), strict=True):
         assert one.name == other.name and without_timings(one.rows()) == without_timings(other.rows())
     over = result["overhead_of_a_tiny_run"]
-    assert 0 < over["median"] <= over["most"] < 2.0  # the target is 0.5 s on a machine of one's own
+    assert over["median"] <= over["most"] < 2.0  # stacked runs share their time, so it can be below zero
     assert len(lines(result)) == 3 and "× (the sum / 2)" in lines(result)[1]
 
 

@@ -51,7 +51,7 @@ def test_the_first_screen_tells_the_verdicts_and_the_numbers_of_the_rows(
     opened: Any, store: Path, address: str
 ) -> None:
     here = opened(address)
-    methods = {one["name"]: one for one in look(store).document["methods"]}
+    methods = {one["label"]: one for one in look(store).document["methods"]}
     assert here.heads("methods-table") == ["method", "verdict", "why", "test accuracy", "growth", "deep Γ"]
     names = here.cells("methods-table", 0)
     assert names == list(methods)
@@ -153,7 +153,7 @@ def test_layers_findings_one_run_and_the_template_are_there(opened: Any, store: 
     name = page.locator("#layer-controls select").input_value()
     lines = list(
         csv.DictReader(
-            io.StringIO(saved(page, page.locator("#layer-plots figure", has_text="(hidden_norms)").get_by_text("CSV")))
+            io.StringIO(saved(page, page.locator("#layer-plots figure", has_text="(hidden_norms,").get_by_text("CSV")))
         )
     )
     rows = Run(store / name).rows()
@@ -196,7 +196,7 @@ def test_the_runs_of_the_demo_with_three_seeds(opened: Any, tmp_path: Path) -> N
             last.setdefault(config.rule, []).append(run.rows()[-1]["test_acc"])
     shown = dict(zip(here.cells("methods-table", 0), here.cells("methods-table", 3), strict=True))
     for rule, values in last.items():
-        (told,) = [text for name, text in shown.items() if name.startswith(f"{rule} on ")]
+        told = shown[rule]
         assert told.split()[0] == f"{sum(values) / 3:.4f}" and "n = 3" in told
     here.page.locator("#layers").scroll_into_view_if_needed()
     here.page.wait_for_selector("#map-gamma svg")
