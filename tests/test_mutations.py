@@ -268,7 +268,7 @@ DEFECTS = [
            "host.pin_memory().to(device, non_blocking=True)", "host.to(device)", f"{DEVICES}[dfa-resmlp]"),
     Defect("owners that are copied to the device at every step", "rules/local.py",
            "@cache  # numbers of Python reach a GPU by a copy that waits, and every step needs these\ndef places(",
-           "def owners(", f"{DEVICES}[dfa-resmlp]"),
+           "def places(", f"{DEVICES}[dfa-resmlp]"),
     Defect("a counter that is read from the device", "rules/credit_bridge.py",
            'return name == "updates"', "return False", f"{DEVICES}[credit-bridge-resmlp]"),
     Defect("a step that amp does not reach", "experiment.py",
