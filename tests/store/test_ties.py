@@ -11,10 +11,11 @@ import pytest
 
 from faudit.cli.main import main
 from faudit.config import RunConfig
-from faudit.errors import CheckpointError, DamagedError
+from faudit.errors import CheckpointError, DamagedError, StoreError
 from faudit.store import checkpoint
-from faudit.store.run import Run
+from faudit.store.run import ENDED, Run
 from faudit.train import fit, stream
+from tests.support import fabricate
 
 DFA = RunConfig(rule="dfa", epochs=6, width=16, depth=2, batch_size=128, keep_epochs=(2,))
 FROZEN = RunConfig(rule="frozen-dfa", epochs=6, width=16, depth=2, batch_size=128)
@@ -180,3 +181,14 @@ def test_another_directory_name_is_no_damage_unless_it_is_another_runs_id(store:
     assert Run(moved).config() == DFA
     with pytest.raises(DamagedError, match="is in the directory of"):
         Run(moved.rename(store / DFA.with_(seed=99).run_id)).config()
+
+
+@pytest.mark.parametrize("name", ["done.json", "failed.json"])
+def test_a_link_to_nothing_is_a_damaged_file_and_not_a_missing_one(tmp_path: Path, name: str) -> None:
+    run = fabricate.write(RunConfig(rule="dfa", epochs=2), tmp_path)
+    (run.path / "done.json").unlink(missing_ok=True)
+    (run.path / name).symlink_to(tmp_path / "gone")
+    assert run.status in ENDED
+    with pytest.raises(StoreError, match=name) as caught:
+        run.outcome()
+    assert "\n" not in str(caught.value)
