@@ -21,7 +21,7 @@ class FusedAdam(torch.optim.Adam):
     def __init__(self, params: Trained, *, kernel: Callable[..., None] = torch._fused_adam_, **settings: Any) -> None:
         super().__init__(params, fused=True, **settings)
         self._kernel = kernel
-        self._together: dict[int, tuple[list[dict[str, Any]], Tensor]] = {}  # by group: its states, their counts
+        self._together: dict[int, Tensor] = {}  # the step counts of each group
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -58,19 +58,25 @@ class FusedAdam(torch.optim.Adam):
         return state
 
     def _counts(self, place: int, states: list[dict[str, Any]]) -> Tensor:
-        """The step counts of these states as one vector; made anew if other tensors step, or a count lies elsewhere."""
-        before, counts = self._together.get(place, ([], None))
-        if (
-            counts is None
-            or len(before) != len(states)
-            or any(a is not b for a, b in zip(before, states, strict=True))
-            or states[0]["step"].data_ptr() != counts.data_ptr()  # a stack of runs moves them all
-        ):
+        """The step counts of these states as one vector; made anew if they do not all lie in the last one, in order."""
+        counts = self._together.get(place)
+        if counts is None or not holds(counts, states):
             counts = torch.stack([state["step"] for state in states])
             for state, count in zip(states, counts.unbind(), strict=True):
                 state["step"] = count
-            self._together[place] = states, counts
+            self._together[place] = counts
         return counts
+
+
+def holds(counts: Tensor, states: list[dict[str, Any]]) -> bool:
+    """Whether the step counts of the states are the entries of a vector.
+
+    Another set of tensors, a restored state or a stack of runs has them elsewhere.
+    """
+    first, size = counts.data_ptr(), counts.element_size()
+    return len(counts) == len(states) and all(
+        state["step"].data_ptr() == first + size * k for k, state in enumerate(states)
+    )
 
 
 class FusedAdamW(FusedAdam):
