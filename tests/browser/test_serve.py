@@ -32,6 +32,8 @@ def test_a_new_epoch_is_on_the_page_within_three_seconds(opened: Any, tmp_path: 
             here.page.wait_for_function(SHOWS, arg=[going.name, column, "1"])
             going.append(fabricate.row(going.config(), 2, random.Random(0)))
             here.page.wait_for_function(SHOWS, arg=[going.name, column, "2"], timeout=3000)
+            shown = here.page.evaluate("(name) => series[name]", going.name)  # what came in two parts is whole
+            assert shown == server.live.found.series[going.name] and shown["epoch"] == [0, 1, 2]
             lost = fabricate.write(RunConfig(rule="fa", epochs=2), tmp_path)
             stores.failed(lost, "diverged: it overflowed")
             here.page.wait_for_function(

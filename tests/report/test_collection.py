@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import random
 import subprocess
 import sys
 from itertools import pairwise
@@ -193,16 +195,75 @@ def test_a_second_look_reads_only_what_changed(tmp_path: Path, monkeypatch: pyte
     assert found.changed[going.name] == 2 and found.series[going.name]["epoch"] == [0, 1, 2]
 
 
+def test_a_look_at_an_unchanged_store_opens_no_rows_and_a_new_row_reads_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores.many(tmp_path, runs=4, epochs=2, seeds=2)
+    going = fabricate.write(RunConfig(rule="bp", lr=0.5, epochs=90), tmp_path, until=50)
+    found = look(tmp_path)
+    opened: list[tuple[str, int]] = []
+    for module in ("faudit.store.run", "faudit.report.growing"):
+        real = importlib.import_module(module).contents
+
+        def spy(path: str, start: int = 0, real: Any = real) -> Any:
+            content = real(path, start)
+            opened.extend([(str(path), len(content))] if str(path).endswith("rows.jsonl") else [])
+            return content
+
+        monkeypatch.setattr(f"{module}.contents", spy)
+    monkeypatch.setattr("faudit.report.collection.WHOLE", 0.0)
+    assert not found.look() and opened == []
+    before, row = going.rows_file.stat().st_size, fabricate.row(going.config(), 51, random.Random(0))
+    going.append(row)
+    assert found.look()
+    last = len(to_line(going.rows()[-2]))
+    assert opened[:-1] == [(str(going.rows_file), going.rows_file.stat().st_size - before + last)]
+    assert found.series[going.name] == columns(going.rows()) == look(tmp_path).series[going.name]
+
+
+def test_a_line_in_two_parts_is_one_row_and_a_bad_one_is_named(tmp_path: Path) -> None:
+    going = fabricate.write(RunConfig(rule="bp", epochs=9), tmp_path, until=1)
+    found = look(tmp_path)
+    line = to_line(fabricate.row(going.config(), 2, random.Random(0)))
+    for part, epochs in ((line[:40], [0, 1]), (line[40:], [0, 1, 2]), ("", [0, 1, 2])):
+        with open(going.rows_file, "a") as file:
+            file.write(part)
+        found.look()
+        assert found.series[going.name]["epoch"] == epochs
+    with open(going.rows_file, "a") as file:
+        file.write(line)  # the epoch of the row before
+    found.look()
+    assert found.runs[going.name]["verdict"] == "damaged" and "line 4 is damaged: epoch" in found.problems[0]
+
+
+def test_rows_that_were_written_anew_are_read_anew(tmp_path: Path) -> None:
+    """In a new file, as a resumed run does, or in place, as an editor may."""
+    going = fabricate.write(RunConfig(rule="bp", epochs=9), tmp_path, until=3)
+    found = look(tmp_path)
+    going.keep_rows(1)
+    other = [fabricate.row(going.config(), epoch, random.Random(epoch)) for epoch in (2, 3, 4)]
+    for row in other:
+        going.append(row)
+    found.look()
+    assert found.series[going.name] == columns(going.rows())
+    with open(going.rows_file, "r+b") as file:
+        file.truncate()
+        file.writelines(to_line(row).encode() for row in other)
+        file.truncate()
+    found.look()
+    assert found.series[going.name] == columns(going.rows()) and found.series[going.name]["epoch"] == [2, 3, 4]
+
+
 def test_a_control_that_ends_changes_the_verdict_of_its_run(tmp_path: Path) -> None:
     config = RunConfig(rule="dfa", epochs=6)
     run = fabricate.write(config, tmp_path)
     found = look(tmp_path)
-    depth = {finding["check"]: finding for finding in found.runs[run.name]["findings"]}["depth"]
-    assert depth["status"] == NOT_MEASURED
+    paired = {finding["check"]: finding for finding in found.runs[run.name]["findings"]}["paired"]
+    assert paired["status"] == NOT_MEASURED
     fabricate.write(config.with_(rule="frozen-dfa"), tmp_path)
     assert found.look()
-    depth = {finding["check"]: finding for finding in found.runs[run.name]["findings"]}["depth"]
-    assert depth["status"] == "fired" and found.changed[run.name] == 2
+    paired = {finding["check"]: finding for finding in found.runs[run.name]["findings"]}["paired"]
+    assert paired["status"] == "fired" and found.changed[run.name] == 2
 
 
 def test_a_damaged_run_is_shown_as_damaged_and_an_unfinished_one_as_unfinished(tmp_path: Path) -> None:

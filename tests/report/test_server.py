@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ from faudit.cli.main import main
 from faudit.config import RunConfig
 from faudit.report import server as module
 from faudit.report.server import Server, is_loopback
+from faudit.store.rows import Row
 from tests.support import fabricate, stores
 from tests.support.stores import look
 
 pytest.importorskip("vl_convert", reason="the page needs vl-convert-python")
+
+
+module_every = module.EVERY  # before a test sets another one
 
 
 @pytest.fixture
@@ -67,7 +72,8 @@ def test_a_new_row_is_the_only_news(server: Server, store: Path) -> None:
     assert ask(server, f"/data.json?since={second['stamp']}")[0] == 304
     going.append(fabricate.row(going.config(), 2, random.Random(0)))
     third = news(server, second["stamp"])
-    assert third["series"][going.name]["epoch"] == [0, 1, 2]
+    assert third["series"] == {} and list(third["more"]) == [going.name]
+    assert third["more"][going.name]["from"] == 2 and third["more"][going.name]["series"]["epoch"] == [2]
     for file in list(going.path.iterdir()):
         file.unlink()
     assert news(server, third["stamp"])["gone"] == [going.name]
@@ -119,7 +125,130 @@ def test_a_store_that_vanishes_is_told_and_the_server_lives_on(server: Server, s
     assert ask(server, "/data.json")[0] == 200
 
 
-def test_many_clients_share_one_look_per_second(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def applied(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The state of a page after an answer, by another way than the page's: rows are joined, not columns."""
+    if new["whole"]:
+        return {name: new[name] for name in ("document", "runs", "series")}
+    runs = {**old["runs"], **new["runs"]}
+    series = {**old["series"], **new["series"]}
+    for name, more in new["more"].items():
+        before = series[name]
+        assert before.keys() == more["series"].keys()
+        series[name] = {
+            entry: [*map(list.__add__, before[entry], found)]
+            if isinstance(before[entry][0], list)
+            else before[entry] + found
+            for entry, found in more["series"].items()
+        }
+    for name in new["gone"]:
+        del runs[name], series[name]
+    return {"document": new["document"], "runs": {name: runs[name] for name in new["order"]}, "series": series}
+
+
+def test_answers_on_top_of_each_other_are_the_whole_state(server: Server, store: Path) -> None:
+    """Two clients, one of which asks rarely, have in the end what a new client gets."""
+    noise, config = random.Random(0), RunConfig(rule="bp", lr=0.5, epochs=9)
+    often = rarely = first = news(server)
+    states = {"often": applied({}, first), "rarely": applied({}, first)}
+    going = fabricate.write(config, store, until=1)
+    lost = fabricate.write(config.with_(seed=1), store, until=2)
+    sizes = []
+    for epoch in range(2, 8):
+        row = fabricate.row(config, epoch, noise)
+        if epoch == 4:  # an entry that no row had before
+            row["rho"] = [0.5] * fabricate.L
+        if epoch == 5:  # a resumed run begins at an earlier row, in a new file
+            going.keep_rows(2)
+            row["epoch"] = 3
+        if epoch == 6:
+            row["epoch"] = 7
+            for file in list(lost.path.iterdir()):
+                file.unlink()
+        going.append(Row(row) if epoch < 7 else fabricate.row(config, 9, noise))
+        often = news(server, often["stamp"])
+        states["often"] = applied(states["often"], often)
+        sizes.append((len(often["series"].get(going.name, ())) > 0, often["more"].get(going.name, {}).get("from")))
+        if epoch % 3 == 0:
+            rarely = news(server, rarely["stamp"])
+            states["rarely"] = applied(states["rarely"], rarely)
+    assert sizes == [(True, None), (False, 3), (True, None), (True, None), (False, 4), (False, 5)]
+    (going.path / "done.json").write_text(json.dumps({"epochs": 9}))
+    whole = applied({}, news(server))
+    assert len(whole["series"][going.name]["epoch"]) == 6 and whole["runs"][going.name]["status"] == "done"
+    assert applied(states["often"], news(server, often["stamp"])) == whole
+    assert applied(states["rarely"], news(server, rarely["stamp"])) == whole
+
+
+def test_a_client_that_was_away_for_long_gets_every_row_again(
+    server: Server, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faudit.report.collection.REMEMBERED", 2)
+    going = fabricate.write(RunConfig(rule="bp", lr=0.5, epochs=9), store, until=1)
+    stamp = news(server)["stamp"]
+    found = []
+    for epoch in (2, 3):
+        going.append(fabricate.row(going.config(), epoch, random.Random(0)))
+        found.append(news(server, stamp))
+    assert found[0]["more"][going.name]["from"] == 2 and found[1]["more"] == {}
+    assert found[1]["series"][going.name]["epoch"] == [0, 1, 2, 3]
+
+
+def test_an_answer_tells_when_the_next_look_is_due(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages ask then, so a row waits for one look and no longer: this keeps the three seconds of the manual."""
+    assert module_every <= 2.0
+    monkeypatch.setattr(module, "EVERY", module_every)
+    server.live.changes("")
+    for headers in (ask(server, "/data.json")[2], ask(server, f"/data.json?since={server.live.stamp}")[2]):
+        assert 0.0 < float(headers["Next-Look"]) <= module_every
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n Host: evil\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nnonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 200 + b"\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", 400),
+        (b"GET /" + b"y" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET /\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (b"GET / a HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"\xff\xfe\x00\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 421),
+        (b"GET // HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET /x HTTP/1.0\r\nHost: localhost\r\n\r\n", 404),
+        (b"__class__ / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+        (b"GET /data.json HTTP/1.1\nhost:LOCALHOST\nConnection: Close\n\n", 200),
+        (b"GET /data.json HTTP/1.1\r\nHost: [::1]:1\r\nContent-Length: 9\r\n\r\nGET /data", 200),
+    ],
+)
+def test_a_damaged_request_is_refused_and_nothing_behind_it_is_read(
+    server: Server, request_: bytes, status: int
+) -> None:
+    """Each of these ends the connection after one answer."""
+    with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=20) as one:
+        one.sendall(request_)
+        answer = b""
+        with suppress(ConnectionResetError):  # by a server that has not read all of it
+            while part := one.recv(65_536):
+                answer += part
+    assert answer.startswith(b"HTTP/1.1 %d " % status) and answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_connection_serves_many_requests(server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+    stamp = ""
+    for expected in (200, 304, 304):
+        connection.request("GET", "/data.json", headers={"If-None-Match": stamp})
+        answer = connection.getresponse()
+        assert (answer.status, bool(answer.read())) == (expected, expected == 200)
+        stamp = answer.headers["ETag"]
+    connection.close()
+
+
+def test_many_clients_share_one_look(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = look(store)
     looks: list[float] = []
     real = found.look

@@ -3,6 +3,9 @@
 One process trains a StudentNet on the teacher's data and logs every epoch. So each epoch is a change that the server
 reads and every client fetches. Server and clients are processes of their own, on the same machine. They are stopped and
 continued in turns (SIGSTOP, SIGCONT), so both kinds of epoch come from one run. The clients' own work counts too.
+
+Wall times of a small machine differ by more than the server costs. So the benchmark also tells which share of the time
+the training threads waited for a core that another process had. Only Linux counts this (``/proc/self/task``).
 """
 
 from __future__ import annotations
@@ -14,20 +17,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from faudit.bench.timing import must_be_some, seconds
 from faudit.config import RunConfig
+from faudit.errors import StoreError
+from faudit.stats import median_interval
 from faudit.store.counts import counted
 from faudit.store.environment import environment
 from faudit.store.run import Run
 from faudit.train import fit, stream
 
 CLIENTS = 20
-SPAN = 3.0  # seconds of training in one measurement, several questions of each client
+SPAN = (
+    4.0  # seconds of training in one measurement: each client asks twice, and the machine hardly drifts within a pair
+)
 TRAINED = RunConfig(net="student", data="teacher", rule="dfa", width=128, epochs=1_000_000)
 OTHERS = RunConfig(rule="dfa", epochs=20, width=16, depth=4, batch_size=256)  # runs that are there before
 SEEDS = range(8)
@@ -46,9 +53,13 @@ def serve_speed(*, threads: int, repeats: int) -> dict[str, Any]:
             next(rows)  # the row before training
             epochs = max(1, round(SPAN / min(seconds(lambda: next(rows)) for _ in range(3))))
             with served(store) as (processes, used):
-                times = measured(rows, processes, epochs=epochs, repeats=repeats)
+                times, waits = measured(rows, processes, epochs=epochs, repeats=repeats)
         finally:
             rows.close()  # type: ignore[attr-defined]  # stream is a generator
+    if used["answers"] < CLIENTS:
+        raise StoreError(
+            f"bench serve: expected at least {CLIENTS} answers of the server, got {used['answers']:.0f}. Try again."
+        )
     slower = [with_ / without - 1.0 for without, with_ in zip(times["alone"], times["served"], strict=True)]
     return {
         "what": f"{epochs} epochs of StudentNet (d 128) on the teacher's data, {len(SEEDS)} other runs in the store",
@@ -61,7 +72,9 @@ def serve_speed(*, threads: int, repeats: int) -> dict[str, Any]:
             "of_medians": round(statistics.median(times["served"]) / statistics.median(times["alone"]) - 1.0, 4),
             "least": round(min(slower), 4),
             "most": round(max(slower), 4),
+            "interval": [None if edge is None else round(edge, 4) for edge in median_interval(slower)],
         },
+        "waited": {name: round(statistics.median(shares), 4) for name, shares in waits.items()},
         "answers": used["answers"],
         "server_core_share": round(used["server"] / sum(times["served"]), 4),
         "clients_core_share": round(used["clients"] / sum(times["served"]), 4),
@@ -71,9 +84,13 @@ def serve_speed(*, threads: int, repeats: int) -> dict[str, Any]:
 
 def measured(
     rows: Iterator[Any], processes: list[subprocess.Popen[str]], *, epochs: int, repeats: int
-) -> dict[str, list[float]]:
-    """The seconds of each kind, in turns; every other pair begins with the other kind, because a machine drifts."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The seconds of each kind, and the share of them that was spent waiting for a core.
+
+    Every other pair begins with the other kind, because a machine drifts.
+    """
     times: dict[str, list[float]] = {"alone": [], "served": []}
+    waits: dict[str, list[float]] = {"alone": [], "served": []}
 
     def some() -> None:
         for _ in range(epochs):
@@ -82,8 +99,20 @@ def measured(
     for pair in counted(range(repeats), lambda place: f"repeat {place + 1}"):
         for kind in ("alone", "served") if pair % 2 == 0 else ("served", "alone"):
             send(processes, signal.SIGSTOP if kind == "alone" else signal.SIGCONT)
+            next(rows)  # not timed: a server that goes on after a stop has the past seconds to catch up with
+            before = waited()
             times[kind].append(seconds(some))
-    return times
+            waits[kind].append((waited() - before) / times[kind][-1])
+    return times, waits
+
+
+def waited() -> float:
+    """The seconds that threads of this process were ready to run and had no core; 0 where Linux does not tell."""
+    total = 0
+    for file in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError):  # a thread that has just ended
+            total += int(file.read_text().split()[1])
+    return total / 1e9
 
 
 @contextmanager
@@ -128,10 +157,14 @@ def lines(result: dict[str, Any]) -> list[str]:
     """The result as lines to print."""
     alone, with_ = (statistics.median(result["seconds"][name]) for name in ("alone", "served"))
     slower = result["slower"]
+    low, high = slower["interval"]
+    sure = "too few pairs for an interval" if low is None else f"95 % interval {low:+.1%} to {high:+.1%}"
     return [
         f"{result['what']}; {result['clients']} clients, {result['threads']} threads, {result['repeats']} pairs",
         f"without a server {alone:.3f} s, with it {with_:.3f} s: {slower['median']:+.1%} (median of the pairs, "
-        f"{slower['least']:+.1%} to {slower['most']:+.1%}; medians against each other {slower['of_medians']:+.1%})",
+        f"{sure}; all pairs {slower['least']:+.1%} to {slower['most']:+.1%})",
+        f"training waited for a core in {result['waited']['alone']:.1%} of the time without it, with it in "
+        f"{result['waited']['served']:.1%}",
         f"the server took {result['server_core_share']:.1%} of one core, the clients "
         f"{result['clients_core_share']:.1%}; {result['answers']} answers",
     ]

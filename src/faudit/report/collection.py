@@ -1,16 +1,18 @@
 """The runs of a store as the page shows them. A second look reads only what has changed since the first.
 
-What a run shows depends on its own files and, through the check ``depth``, on those of its frozen control. The size and
-time of these files decide whether it is read again.
+What a run shows depends on its own files and, through the check ``paired``, on those of its frozen control. The size
+and time of these files decide whether it is read again. Of a run that has not ended, only new rows are read.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,14 @@ from faudit.store import controls
 from faudit.store.counts import counted
 from faudit.store.index import FILES, Overview, copies, copy_of, sign
 from faudit.store.rows import ENTRIES
-from faudit.store.run import ENDED, Run, runs_in
+from faudit.store.run import ENDED, Run, Status, runs_in
 
 FORMAT = 1  # version of the page's data
 WHOLE = 10.0  # seconds; so often every file is looked at. Within a run that ended, files are replaced, not edited.
 READ = (*FILES, "audit.json", controls.FILE)
+REMEMBERED = 64  # looks; a client that was away for more of them gets every row of a run again
 Marks = tuple[str, ...]
+Lengths = deque[tuple[int, int]]  # (look, rows)
 
 
 @dataclass
@@ -50,6 +54,7 @@ class Collection:
     pages: dict[str, Page] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)  # a message for each run that is damaged or a copy
     changed: dict[str, int] = field(default_factory=dict)  # run → the look at which it last changed
+    lengths: dict[str, Lengths] = field(default_factory=dict)  # run → its rows after each look, since it was read whole
     looks: int = 0
     document: dict[str, Any] = field(default_factory=dict)
     _seen: dict[str, Marks] = field(default_factory=dict)
@@ -77,11 +82,27 @@ class Collection:
         for name in self.pages.keys() | chosen.keys():
             if self.pages.get(name) is not chosen.get(name):
                 self.changed[name] = self.looks
+                self._measure(name, chosen.get(name))
         self.pages = chosen
         found = [page.document["sentence"] for page in chosen.values() if page.config is None]
         self.problems = [*found, *(copy_of(path, other) for path, other in twice.items())]
         self.document = self._document(known)
         return True
+
+    def _measure(self, name: str, page: Page | None) -> None:
+        """Remember how many rows a changed run has. What was remembered before holds only if rows were appended."""
+        before = self.pages.get(name)
+        if page is None:
+            self.lengths.pop(name, None)
+            return
+        kept = page.growing.kept if page.growing else 0
+        if not kept or before is None or before.growing is None or len(before.growing.rows) != kept:
+            self.lengths[name] = deque(maxlen=REMEMBERED)
+        self.lengths[name].append((self.looks, len(page.series.get("epoch", ()))))
+
+    def known(self, name: str, look: int) -> int | None:
+        """How many of the rows of a run somebody has who knows an earlier look; None if they must be sent again."""
+        return next((rows for when, rows in reversed(self.lengths[name]) if when <= look), None)
 
     def _marks(self, runs: Mapping[str, Run]) -> dict[str, Marks]:
         """The marks of each run. A run that has ended is known by its directory, unless a whole look is due."""
@@ -112,7 +133,10 @@ class Collection:
         own = (*self._seen[run.name], *(mark for control in beside for mark in self._seen[control.name]))
         if run.name not in self._read or self._read[run.name][0] != own:
             control = None if config is None else index.control(config)
-            self._read[run.name] = own, read(run, self.protocol, control=control)
+            before = self._read[run.name][1] if run.name in self._read else None
+            status = None if own[0] == DAMAGED else Status(own[0])
+            page = read(run, self.protocol, control=control, config=config, status=status, before=before)
+            self._read[run.name] = own, page
         return self._read[run.name][1]
 
     def _document(self, known: Mapping[str, RunConfig]) -> dict[str, Any]:
@@ -128,10 +152,7 @@ class Collection:
             "faudit": __version__,
             "digits": DIGITS,
             "protocol": {"name": self.protocol.name, "text": thresholds(self.protocol)},
-            "checks": {
-                check.name: {"text": CHECKS.summary(check.name), "reads": list(check.reads)}
-                for check in (*self.protocol.checks, *self.protocol.labels)
-            },
+            "checks": self._checks,
             "entries": {
                 name: {"text": entry.text, "unit": entry.unit, "shape": entry.shape, "kind": entry.kind}
                 for name, entry in entries.items()
@@ -142,6 +163,14 @@ class Collection:
             "claims": self._judged(known),
             "template": template(methods, self.runs, self.protocol),
             "problems": self.problems,
+        }
+
+    @cached_property
+    def _checks(self) -> dict[str, Any]:
+        """The checks of the protocol. Their texts are read from source files, so they are read once."""
+        return {
+            check.name: {"text": CHECKS.summary(check.name), "reads": list(check.reads)}
+            for check in (*self.protocol.checks, *self.protocol.labels)
         }
 
     def _judged(self, known: Mapping[str, RunConfig]) -> list[dict[str, Any]]:

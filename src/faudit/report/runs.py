@@ -15,11 +15,12 @@ from faudit.audit.judge import TRUSTWORTHY, WALK_BACK, Verdict
 from faudit.audit.protocol import Protocol
 from faudit.config import RunConfig, command
 from faudit.errors import StoreError
+from faudit.report.growing import Growing, growing
 from faudit.report.series import Columns, columns, rounded_all
 from faudit.rules import RULES
 from faudit.store import answers
 from faudit.store.rows import Row, growth
-from faudit.store.run import ENDED, IMPORTED, Run
+from faudit.store.run import ENDED, IMPORTED, Run, Status
 from faudit.store.summary import summary
 from faudit.store.watched import WatchedConfig
 
@@ -38,12 +39,27 @@ class Page:
     series: Columns
     last: Mapping[str, Any]  # the last numbers, not rounded, so that a spread over seeds is exact
     overview: Mapping[str, Any]  # what ``--where`` asks about, as in ``faudit show --json``
+    growing: Growing | None = None  # the rows of a run that has not ended, to which the next look adds
 
 
-def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
-    """What the page shows of a run. A damaged run is shown as damaged, with the problem."""
+def read(
+    run: Run,
+    protocol: Protocol,
+    *,
+    control: Control | None,
+    config: RunConfig | None = None,
+    status: Status | None = None,
+    before: Page | None = None,
+) -> Page:
+    """What the page shows of a run. A damaged run is shown as damaged, with the problem.
+
+    Configuration and status are read if the caller does not know them. ``before`` is what an earlier look found: of a
+    run that has not ended, only the rows that came since are read.
+    """
     try:
-        config, status, rows = run.config(), run.status, run.rows()
+        config, status = config or run.config(), status or run.status
+        grown = None if status in ENDED else growing(run, before.growing if before else None)
+        rows = run.rows() if grown is None else grown.rows
         outcome, environment = run.outcome() or {}, run.environment()
     except StoreError as error:
         return damaged(run, str(error))
@@ -60,14 +76,15 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
             word, sentence = NOT_AUDITED, f"{error}. Run `faudit audit {run.name}`."
     shown = list(audited.case.rows) if audited else rows
     last = shown[-1] if shown else Row()
-    numbers = last_numbers(rows, last)
+    totals = summary(rows)
+    numbers = last_numbers(totals, last)
     document = {
         "name": run.name,
         "id": config.run_id,
         "seed": config.seed,
         "rule": config.rule,
         "status": status.value,
-        "imported": run.is_imported,
+        "imported": IMPORTED in environment,
         "config": {name: list(value) if type(value) is tuple else value for name, value in config.to_json().items()},
         "environment": {name: source_of(value) if name == IMPORTED else value for name, value in environment.items()},
         "outcome": {name: value for name, value in outcome.items() if name not in ("rows", "run_id", answers.KEY)},
@@ -85,9 +102,10 @@ def read(run: Run, protocol: Protocol, *, control: Control | None) -> Page:
         "measured_later": sorted(last.keys() - rows[-1].keys()) if rows else [],  # by an audit, on the checkpoint
     }
     verdict = audited.verdict if audited else None
-    overview = {"run": str(run.path), "run_id": config.run_id, "status": status.value, **summary(rows)}
+    overview = {"run": str(run.path), "run_id": config.run_id, "status": status.value, **totals}
     overview["config"] = document["config"]
-    return Page(run.name, config, verdict, rounded_all(document), columns(shown), numbers, overview)
+    series = columns(shown) if grown is None else grown.series
+    return Page(run.name, config, verdict, rounded_all(document), series, numbers, overview, grown)
 
 
 def damaged(run: Run, problem: str) -> Page:
@@ -100,11 +118,10 @@ def last_epoch(rows: Sequence[Row]) -> int:
     return int(rows[-1]["epoch"]) if rows else 0
 
 
-def last_numbers(rows: Sequence[Row], last: Row) -> dict[str, Any]:
+def last_numbers(totals: Mapping[str, Any], last: Row) -> dict[str, Any]:
     """The numbers of the tables. A run that has not been tested at its last epoch has no test accuracy there."""
-    found = summary(rows)
     return {
-        "epoch": found["epochs"],
+        "epoch": totals["epochs"],
         "test_acc": last.get("test_acc"),
         "acc_eval": last.get("acc_eval"),
         "loss_eval": last.get("loss_eval"),
@@ -113,7 +130,7 @@ def last_numbers(rows: Sequence[Row], last: Row) -> dict[str, Any]:
         "grad_norm": (last.get("grad_norms") or [None])[-1],
         "gamma": deep_mean(last.get("gamma")),
         **null_of(last),
-        "seconds": found["seconds"],
+        "seconds": totals["seconds"],
     }
 
 

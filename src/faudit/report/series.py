@@ -24,13 +24,40 @@ def columns(rows: Sequence[Row]) -> Columns:
     return {name: column(name, rows) for name in names}
 
 
-def column(name: str, rows: Sequence[Row]) -> list[Any]:
-    """One entry over the rows: a list of numbers for a scalar, else a list of numbers for each place."""
+def extended(known: Columns, rows: Sequence[Row]) -> Columns | None:
+    """The columns with more rows; None if the rows have an entry or a place that the columns lack."""
+    if any(name not in known for row in rows for name in row):
+        return None
+    found = {}
+    for name, own in known.items():
+        more = column(name, rows, width=len(own))
+        if is_scalar(name):
+            found[name] = own + more
+        elif len(more) > len(own):
+            return None
+        else:
+            found[name] = [one + new for one, new in zip(own, more, strict=True)]
+    return found
+
+
+def tail(known: Columns, start: int) -> Columns:
+    """The columns without their first rows."""
+    return {name: own[start:] if is_scalar(name) else [one[start:] for one in own] for name, own in known.items()}
+
+
+def is_scalar(name: str) -> bool:
+    """Whether an entry is one number in a row, so that it has one column and not one for each place."""
     entry = ENTRIES.get(name)
-    if entry is None or entry.shape == "scalar":
+    return entry is None or entry.shape == "scalar"
+
+
+def column(name: str, rows: Sequence[Row], *, width: int = 0) -> list[Any]:
+    """One entry over the rows: a list of numbers for a scalar, else one for each place, at least ``width`` of them."""
+    entry = ENTRIES.get(name)
+    if entry is None or is_scalar(name):
         return [rounded(row.get(name)) for row in rows]
     values = [flat(row.get(name), nested=entry.shape in NESTED) for row in rows]
-    width = max(map(len, values), default=0)
+    width = max(width, *map(len, values), 0)
     return [[rounded(value[place]) if place < len(value) else None for value in values] for place in range(width)]
 
 

@@ -47,18 +47,30 @@ function selected() {
     terms.every((term) => holds(run, term)) && facets.every(([key, wanted]) => value(run, key) === wanted));
 }
 
+function extend(own, {from, series: more}) {  // adds the rows of an answer to the columns of a run
+  const add = (column, found) => { column.length = from; for (const one of found) column.push(one); };
+  for (const [entry, columns] of Object.entries(more)) {
+    if (isScalar(entry)) add(own[entry], columns);
+    else columns.forEach((column, place) => add(own[entry][place], column));
+  }
+}
+
 // A live page asks for what changed since its stamp. An answer without changes is empty and costs the server nothing.
+// It tells when the server looks at the store again: the page asks then, and not before.
 async function poll(onchange, onstate) {
-  for (;;) {
-    await new Promise((resume) => setTimeout(resume, document.hidden ? 5000 : 1000));
+  for (let wait = 1000; ; ) {
+    await new Promise((resume) => setTimeout(resume, document.hidden ? 5000 : wait));
+    wait = 2000;
     try {
       const answer = await fetch(`data.json?since=${encodeURIComponent(report.live)}`, {headers: {"If-None-Match": `"${report.live}"`}, cache: "no-store"});
+      if (answer.headers.has("Next-Look")) wait = Math.max(200, 1000 * Number(answer.headers.get("Next-Look")) + 20);
       if (answer.status === 200) {
         const news = await answer.json();
         if (news.whole) { report.runs = {}; series = {}; }
         for (const name of news.gone) { delete report.runs[name]; delete series[name]; }
         Object.assign(report.runs, news.runs);
         Object.assign(series, news.series);
+        for (const [name, more] of Object.entries(news.more)) extend(series[name], more);
         report.runs = Object.fromEntries(news.order.filter((name) => name in report.runs).map((name) => [name, report.runs[name]]));
         Object.assign(report, news.document, {live: news.stamp});
         index();
