@@ -33,7 +33,8 @@ from tests.support import fabricate
 from tests.support.pictures import texts_of
 
 PLAN = PAPER.plan(epochs=12)
-SOME_VENUES = ["neurips", "icml", pytest.param("iclr", marks=pytest.mark.slow)]  # the last is as wide as the first
+# A picture takes seconds to draw, so the fast suite draws each for one venue.
+SOME_VENUES = ["neurips", *(pytest.param(venue, marks=pytest.mark.slow) for venue in ("icml", "iclr"))]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from faudit.config import RunConfig
@@ -25,6 +27,14 @@ def test_the_full_plan_is_the_recipe_with_its_seeds() -> None:
     assert plan.is_full and plan.config("long") == RunConfig(data="cifar10", epochs=9, seed=1)
     assert plan.config("short", 2) == RECIPE.experiments["short"].with_(seed=2)
     assert plan.to_json() == {"data": "cifar10", "epochs": None, "seeds": [1, 2]}
+
+
+def test_an_experiment_may_have_some_of_the_seeds_unless_others_are_asked() -> None:
+    recipe = replace(RECIPE, own_seeds={"short": (2,)})
+    plan = recipe.plan()
+    assert plan.seeds == (1, 2) and plan.seeds_of("long") == (1, 2) and plan.seeds_of("short") == (2,)
+    assert plan.config("short").seed == 2 and plan.config("long").seed == 1
+    assert recipe.plan(seeds=(7, 8)).seeds_of("short") == recipe.plan(seeds=(7, 8)).seeds == (7, 8)
 
 
 def test_a_rehearsal_changes_the_papers_data_with_its_sizes_and_leaves_other_data_alone() -> None:

@@ -127,7 +127,7 @@ def test_layers_have_panels_that_share_their_axis(store: Path) -> None:
     assert both[0]["lines"] == [] and both[1]["lines"], "an entry that no run has is an empty panel beside the other"
 
 
-@pytest.mark.parametrize("venue", VENUES)
+@pytest.mark.parametrize("venue", ["neurips", *(pytest.param(one, marks=pytest.mark.slow) for one in ("icml", "iclr"))])
 def test_a_plot_has_the_venues_width_and_nothing_leaves_the_page(store: Path, venue: str) -> None:
     for drawn, wide in (
         (plot("gamma", runs=store, venue=venue), 0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod, sqrt
+
 import pytest
 import torch
 from torch import nn
@@ -42,6 +44,16 @@ def test_images_of_any_size_from_the_least_on_are_accepted(shape: tuple[int, int
     net = LeNet(shape, 4)
     params = net.init(torch.Generator().manual_seed(0))
     assert net.forward(params, torch.zeros(2, *shape)).shape == (2, 4)
+
+
+def test_glorots_start_fills_its_bounds_and_has_no_bias() -> None:
+    params = LeNet((1, 28, 28), 10, weight_init="glorot").init(torch.Generator().manual_seed(0))
+    layers = [layer for layer in biotorchs(10) if isinstance(layer, nn.Conv2d | nn.Linear)]
+    for name, layer in zip(["embed", "blocks.0", "blocks.1", "blocks.2", "readout"], layers, strict=True):
+        outputs, inputs, *kernel = layer.weight.shape
+        bound = sqrt(6 / ((inputs + outputs) * prod(kernel)))
+        assert 0.9 * bound < float(params[f"{name}.weight"].abs().max()) <= bound
+        assert not params[f"{name}.bias"].any()
 
 
 def test_smaller_images_are_refused_with_the_least_size() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from faudit.papers.claim import Between, Claim, Part, full_accuracy, full_error,
 from faudit.papers.figure import Trajectories
 from faudit.papers.page import page
 from faudit.store.rows import Row
-from tests.support.papers import ASKED, CLAIMS, ERROR, PAPER, RECIPE, everything, put
+from tests.support.papers import CLAIMS, ERROR, PAPER, RECIPE, everything, put
 
 
 def verdicts(runs: Path, plan: Plan | None = None) -> list[str]:
@@ -75,6 +76,28 @@ def test_fewer_seeds_or_epochs_than_asked_are_partial_whatever_the_numbers_say(t
     assert "partial (asks 2 seeds, 4 epochs)" in text
 
 
+def test_each_experiment_is_asked_for_its_own_seeds(tmp_path: Path) -> None:
+    plan = replace(RECIPE, own_seeds={"bp": (1,)}).plan()
+    put(tmp_path, "bp", 0.9)
+    for rule, accuracy in (("fa", 0.8), ("dfa", 0.7)):
+        put(tmp_path, rule, accuracy)
+    assert verdicts(tmp_path, plan) == ["reproduced", "partial", "partial", "partial"], (
+        "seed 2 of FA and DFA is missing"
+    )
+    everything(tmp_path / "all")
+    entries = judged(CLAIMS, Table(plan, tmp_path / "all"))
+    assert [entry["verdict"] for entry in entries] == ["reproduced"] * 4
+    assert [(part["n"], part["expected"]) for entry in entries for part in entry["parts"]] == [
+        (1, 1),
+        (5, 5),
+        (1, 1),
+        (2, 2),
+    ]
+    assert len(entries[1]["commands"]) == 5
+    assert [entry["parts"][0]["asked"]["seeds"] for entry in entries] == [[1], [1, 2], [1, 2], [2]]
+    assert "asks 1 to 2 seeds, 4 epochs" in page(PAPER, judged(CLAIMS, Table(plan, tmp_path)), plan=plan, remarks=[])
+
+
 def test_an_epoch_that_no_run_reached_is_told(tmp_path: Path) -> None:
     plan = RECIPE.plan(epochs=1)
     put(tmp_path, "bp", 0.9, plan=plan)
@@ -103,7 +126,7 @@ def test_a_difference_is_taken_seed_by_seed(tmp_path: Path) -> None:
 
 def test_an_open_interval_has_one_edge(tmp_path: Path) -> None:
     everything(tmp_path)
-    claim = Claim("x", "≥ 5", (Between("FA − BP", "fa", ERROR, "error", 5, math.inf, minus="bp"),), ASKED)
+    claim = Claim("x", "≥ 5", (Between("FA − BP", "fa", ERROR, "error", 5, math.inf, minus="bp"),))
     entries = judged([claim], Table(RECIPE.plan(), tmp_path))
     assert entries[0]["verdict"] == "reproduced" and "≥ 5 pp" in page(PAPER, entries, plan=RECIPE.plan(), remarks=[])
 

@@ -8,19 +8,18 @@ from typing import Any
 from faudit.config import RunConfig
 from faudit.figures.figure import at
 from faudit.figures.plan import Plan, Recipe
-from faudit.papers.claim import Asked, Between, Claim, Order, Part, at_epoch, dip, full_accuracy, full_error, last
+from faudit.papers.claim import Between, Claim, Order, Part, at_epoch, dip, full_accuracy, full_error, last
 from faudit.papers.paper import Paper
 from faudit.store.rows import to_line
 from tests.support import fabricate
 
 RECIPE = Recipe({rule: RunConfig(rule=rule, epochs=4) for rule in ("bp", "fa", "dfa")}, data="digits", seeds=(1, 2))
 ERROR = last(full_error)
-ASKED = Asked(epochs=4, seeds=2)
 CLAIMS = (
-    Claim("level", ".90", (Part("BP", ("bp",), at_epoch(2, full_accuracy), "accuracy", 0.90, within=0.01),), ASKED),
-    Claim("order", "10 < 20 < 30", (Order("error", ("bp", "fa", "dfa"), ERROR, "error", (10, 20, 30)),), ASKED),
-    Claim("gap", "20", (Between("DFA − BP", "dfa", ERROR, "error", 15, 25, minus="bp", published=20),), ASKED),
-    Claim("dip", "epoch 1–2", (Between("smallest", "fa", dip(at("gamma", 0)), "epoch", 1, 2),), ASKED),
+    Claim("level", ".90", (Part("BP", ("bp",), at_epoch(2, full_accuracy), "accuracy", 0.90, within=0.01),)),
+    Claim("order", "10 < 20 < 30", (Order("error", ("bp", "fa", "dfa"), ERROR, "error", (10, 20, 30)),)),
+    Claim("gap", "20", (Between("DFA − BP", "dfa", ERROR, "error", 15, 25, minus="bp", published=20),)),
+    Claim("dip", "epoch 1–2", (Between("smallest", "fa", dip(at("gamma", 0)), "epoch", 1, 2),)),
 )  # fmt: skip
 PAPER = Paper("made-up", "A Title", "a reference", "its log", 1.0, lambda: RECIPE, CLAIMS)
 

@@ -109,7 +109,7 @@ def drawn(name: str, figure: Figure, table: Table, *, style: Style) -> Drawn:
         )
     if missing and not table.partial:
         raise StoreError(refusal(name, missing, table))
-    if len(missing) == len(shown) * len(table.plan.seeds):
+    if len(missing) == sum(len(table.plan.seeds_of(experiment)) for experiment in shown):
         raise StoreError(f"{name}: none of its runs is in {table.runs}. Make them with {remedy(name, table)}.")
     for experiment, seeds in by_experiment(missing).items():
         table.remark(f"missing: {experiment}, seed {', '.join(seeds)}")
@@ -152,8 +152,8 @@ def remedy(name: str, table: Table) -> str:
     if name in OF_STUDIES:
         return f"`faudit sweep {OF_STUDIES[name]} --runs {table.runs}`"
     epochs = f" --epochs {table.plan.epochs}" if table.plan.epochs else ""
-    seeds = " ".join(map(str, table.plan.seeds))
-    return f"`faudit reproduce {name} --data {table.plan.data}{epochs} --seeds {seeds} --runs {table.runs}`"
+    seeds = f" --seeds {' '.join(map(str, table.plan.asked))}" if table.plan.asked else ""
+    return f"`faudit reproduce {name} --data {table.plan.data}{epochs}{seeds} --runs {table.runs}`"
 
 
 def at(entry: str, place: int) -> Value:

@@ -23,18 +23,23 @@ class Recipe:
 
     experiments: Mapping[str, RunConfig]
     data: str  # the paper's dataset; a plan never moves an experiment that uses other data
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  # of all experiments together
+    own_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of experiments that have only some of them
     sizes: Sizes = field(default_factory=dict)  # settings that replace the paper's on smaller data
     shortened: tuple[str, ...] = ()  # experiments for which shorter runs may be used
 
     def plan(self, data: str | None = None, *, epochs: int | None = None, seeds: tuple[int, ...] | None = None) -> Plan:
         """The recipe as the paper ran it, or a rehearsal of it on other data or for fewer epochs."""
-        return Plan(self, data or self.data, epochs, seeds or self.seeds)
+        return Plan(self, data or self.data, epochs, seeds)
 
     def experiment(self, name: str) -> RunConfig:
         if name not in self.experiments:
             raise ConfigError(unknown("experiment", name, self.experiments))
         return self.experiments[name]
+
+    def seeds_of(self, name: str) -> tuple[int, ...]:
+        """The seeds of an experiment."""
+        return self.own_seeds.get(name, self.seeds)
 
     def has_longer_twin(self, name: str) -> bool:
         """Whether another experiment differs from this one only in training longer."""
@@ -46,21 +51,30 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Plan:
-    """The data, the epochs (None: as in the paper) and the seeds with which a recipe is run."""
+    """The data, the epochs and the seeds with which a recipe is run. Epochs and seeds are the recipe's if None."""
 
     recipe: Recipe
     data: str
     epochs: int | None
-    seeds: tuple[int, ...]
+    asked: tuple[int, ...] | None  # seeds of every experiment
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of all experiments together."""
+        return self.asked or self.recipe.seeds
+
+    def seeds_of(self, experiment: str) -> tuple[int, ...]:
+        """The seeds of an experiment."""
+        return self.asked or self.recipe.seeds_of(experiment)
 
     def config(self, experiment: str, seed: int | None = None) -> RunConfig:
-        """The run of an experiment with a seed (default: the first)."""
+        """The run of an experiment with a seed (default: its first)."""
         config = self.recipe.experiment(experiment)
         data = self.data if config.data == self.recipe.data else config.data
         return config.with_(
             data=data,
             epochs=config.epochs if self.epochs is None else self.epochs,
-            seed=self.seeds[0] if seed is None else seed,
+            seed=self.seeds_of(experiment)[0] if seed is None else seed,
             **self.recipe.sizes.get(data, {}).get(config.net, {}),
         )
 

@@ -94,8 +94,8 @@ class Table:
 
     def series(self, experiment: str) -> list[Series]:
         """The runs of an experiment, one per seed, in the plan's order of seeds."""
-        wanted = self.plan.config(experiment)
-        there = [series for series in self._known.get(identity(wanted), []) if series.seed in self.plan.seeds]
+        wanted, seeds = self.plan.config(experiment), self.plan.seeds_of(experiment)
+        there = [series for series in self._known.get(identity(wanted), []) if series.seed in seeds]
         own = [series for series in there if not series.imported and self._fits(experiment, series.config.epochs)]
         whole = [series for series in own if series.ended]
         length = max((series.config.epochs for series in whole or (own if self.partial else [])), default=wanted.epochs)
@@ -111,7 +111,7 @@ class Table:
         chosen = {series.seed: series for series in ranked if self._readable(series)}
         shorter = {series.seed for series in whole if series.config.epochs < length} - set(chosen)
         self._tell(experiment, chosen, shorter=shorter)
-        return [chosen[seed] for seed in self.plan.seeds if seed in chosen]
+        return [chosen[seed] for seed in seeds if seed in chosen]
 
     def _fits(self, experiment: str, epochs: int) -> bool:
         """Whether a run of this length may be used for the experiment. The recipe may allow shorter runs."""
@@ -143,7 +143,7 @@ class Table:
         lacking = {}
         for experiment in experiments:
             there = {series.seed for series in self.series(experiment)}
-            for seed in self.plan.seeds:
+            for seed in self.plan.seeds_of(experiment):
                 if seed not in there:
                     config = self.plan.config(experiment, seed)
                     lacking[f"{experiment}, seed {seed}"] = command(config, runs=str(self.runs), data_dir=data_dir)

@@ -2,7 +2,7 @@
 
 embed: conv 5×5 C→6, ReLU, 2×2 max-pool.  Block 0: conv 5×5 6→16, ReLU, pool.  Block 1: Linear → 120, ReLU.
 Block 2: Linear 120→84, ReLU.  Readout: a linear head.  Images with a side below 32 pixels get 2 pixels of padding on
-each end of it, as LeCun's did: 28×28 becomes 32×32. Weights have PyTorch's default initialisation.
+each end of it, as LeCun's did: 28×28 becomes 32×32. Weights have PyTorch's default initialisation, or Glorot's.
 
 Taps are the activations h_0 … h_3, flattened. There is no skip: h_{l+1} = f_l(h_l). A block's signal is at its output.
 LeCun et al., Proc. IEEE 86, 1998; Sanfiz & Akrout, arXiv 2108.13446 (BioTorch resizes MNIST to 32×32 instead).
@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faudit.errors import ConfigError
-from faudit.nets.net import Net, Params, linear
+from faudit.nets.net import Net, Params, empty, linear
+from faudit.settings import one_of, setting
 
 KERNEL = 5
 CHANNELS = (6, 16)
@@ -29,6 +30,12 @@ FULL = 32  # pixels along a side from which there is no padding
 @dataclass(frozen=True)
 class LeNet(Net):
     """LeNet-5 with ReLU."""
+
+    weight_init: str = setting(
+        "default",
+        one_of(("default", "glorot")),
+        "start of the weights: default (torch's) or glorot (uniform, and biases of 0, as in BioTorch)",
+    )
 
     def __post_init__(self) -> None:
         _, height, breadth = self.sample_shape
@@ -50,13 +57,26 @@ class LeNet(Net):
         channels, height, breadth = self.sample_shape
         params: dict[str, Tensor] = {}
         for name, inputs, outputs in (("embed", channels, CHANNELS[0]), ("blocks.0", *CHANNELS)):
-            weight, params[f"{name}.bias"] = linear(generator, inputs=KERNEL**2 * inputs, outputs=outputs)
+            weight, params[f"{name}.bias"] = self._layer(generator, inputs, outputs, entries=KERNEL**2)
             params[f"{name}.weight"] = weight.view(outputs, inputs, KERNEL, KERNEL)
         flat = CHANNELS[1] * pooled(height) * pooled(breadth)
         for name, inputs, outputs in (("blocks.1", flat, HIDDEN[0]), ("blocks.2", *HIDDEN)):
-            params[f"{name}.weight"], params[f"{name}.bias"] = linear(generator, inputs=inputs, outputs=outputs)
-        params["readout.weight"], params["readout.bias"] = linear(generator, inputs=HIDDEN[1], outputs=self.classes)
+            params[f"{name}.weight"], params[f"{name}.bias"] = self._layer(generator, inputs, outputs)
+        params["readout.weight"], params["readout.bias"] = self._layer(generator, HIDDEN[1], self.classes)
         return params
+
+    def _layer(
+        self, generator: torch.Generator, inputs: int, outputs: int, *, entries: int = 1
+    ) -> tuple[Tensor, Tensor]:
+        """Weight and bias of a layer whose kernels have this many entries.
+
+        ``glorot``: weight U(±√(6/(entries·(inputs + outputs)))), bias 0.
+        """
+        if self.weight_init == "default":
+            return linear(generator, inputs=entries * inputs, outputs=outputs)
+        bound = (6.0 / (entries * (inputs + outputs))) ** 0.5
+        weight = empty(outputs, entries * inputs).uniform_(-bound, bound, generator=generator)
+        return weight, empty(outputs).zero_()
 
     def embed(self, params: Params, x: Tensor) -> Tensor:
         rows, columns = (padding(side) for side in x.shape[2:])

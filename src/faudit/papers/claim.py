@@ -11,7 +11,8 @@ range. Unless a part sets its own, the tolerance is ± .015 for accuracies, a fa
 first epoch at which a check fires. For Γ and ρ it is twice the paper's standard deviation, or ± .05 if the paper gives
 none. Imported runs do not count, and every experiment of a part must have a run. A part with a diverged run deviates.
 
-A claim may ask for epochs and seeds. A part with fewer is partial, whatever its number says.
+Every part asks for the seeds and the epochs that each of its experiments has in the paper's recipe. A part with fewer
+is partial, whatever its number says.
 """
 
 from __future__ import annotations
@@ -95,14 +96,6 @@ def full_error(row: Row) -> float | None:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a claim needs for a verdict: for each experiment, this many seeds with runs of at least these epochs."""
-
-    epochs: int
-    seeds: int
-
-
-@dataclass(frozen=True)
 class Part:
     """One number of a claim. ``experiments`` are pooled; ``kind`` decides how the number is compared and printed."""
 
@@ -124,7 +117,8 @@ class Part:
 
     def expected(self, table: Table) -> int:
         """The number of runs that the plan has for this part."""
-        return len(self.experiments) * sum(self.seeds is None or seed in self.seeds for seed in table.plan.seeds)
+        planned = [seed for name in self.experiments for seed in table.plan.seeds_of(name)]
+        return sum(self.seeds is None or seed in self.seeds for seed in planned)
 
     def _counts(self, one: Series) -> bool:
         return self.seeds is None or one.seed in self.seeds
@@ -196,7 +190,13 @@ class Between:
             "published": self.published,
             "between": [None if math.isinf(edge) else edge for edge in (self.low, self.high)],
             "minus": self.minus,
-            **told(self.experiments, series, values, table=table, expected=len(table.plan.seeds)),
+            **told(
+                self.experiments,
+                series,
+                values,
+                table=table,
+                expected=len(common(map(table.plan.seeds_of, self.experiments))),
+            ),
         }
         if not values:
             return {**entry, "ours": None, "low": None, "high": None, "verdict": unmeasured(entry)}
@@ -224,14 +224,13 @@ class Order:
         """The mean of each experiment, and whether they are in the published order."""
         series, found = by_seed(self.experiments, self.measure, table=table)
         values = [number for one in found for number in one.values()]
+        planned = sum(len(table.plan.seeds_of(name)) for name in self.experiments)
         entry: dict[str, Any] = {
             "what": self.what,
             "kind": self.kind,
             "published": list(self.published),
             "order": self.sign,
-            **told(
-                self.experiments, series, values, table=table, expected=len(self.experiments) * len(table.plan.seeds)
-            ),
+            **told(self.experiments, series, values, table=table, expected=planned),
         }
         if not all(found):
             return {**entry, "means": [], "verdict": unmeasured(entry)}
@@ -250,7 +249,6 @@ class Claim:
     name: str
     published: str
     parts: tuple[Number, ...]
-    asks: Asked | None = None
 
     @property
     def experiments(self) -> list[str]:
@@ -262,9 +260,9 @@ def judged(claims: Iterable[Claim], table: Table) -> list[dict[str, Any]]:
     """Every claim with our numbers, as JSON values."""
     plan, entries = table.plan, []
     for number, claim in enumerate(claims, start=1):
-        parts = [measured(part, table, asks=claim.asks) for part in claim.parts]
+        parts = [measured(part, table) for part in claim.parts]
         verdicts = {part["verdict"] for part in parts}
-        configs = [plan.config(name, seed) for name in claim.experiments for seed in plan.seeds]
+        configs = [plan.config(name, seed) for name in claim.experiments for seed in plan.seeds_of(name)]
         entries.append(
             {
                 "number": number,
@@ -278,20 +276,30 @@ def judged(claims: Iterable[Claim], table: Table) -> list[dict[str, Any]]:
     return entries
 
 
-def measured(part: Number, table: Table, *, asks: Asked | None) -> dict[str, Any]:
-    """A part with our numbers and its verdict, which is partial if the runs are fewer or shorter than asked."""
-    entry = part.measured(table)
-    if asks is None:
-        return entry
-    entry["asked"] = {"epochs": asks.epochs, "seeds": asks.seeds}
-    ended = [[one for one in table.series(name) if counts(one)] for name in part.experiments]
-    enough = all(sum(one.config.epochs >= asks.epochs for one in series) >= asks.seeds for series in ended)
-    numbers = 1 if isinstance(part, Between) else len(part.experiments)  # of each seed; a difference is one number
-    if not (isinstance(part, Part) and part.seeds):
-        enough = enough and entry["n"] >= asks.seeds * numbers  # a finished run may lack the row that is asked
-    if all(ended) and not enough and not entry["diverged"]:
+def measured(part: Number, table: Table) -> dict[str, Any]:
+    """A part with our numbers and its verdict, which is partial if the runs are fewer or shorter than the recipe's."""
+    entry, recipe = part.measured(table), table.plan.recipe
+    only = part.seeds if isinstance(part, Part) else None
+    seeds = {name: only or recipe.seeds_of(name) for name in part.experiments}
+    epochs = {name: recipe.experiment(name).epochs for name in part.experiments}
+    entry["asked"] = {"epochs": sorted(set(epochs.values())), "seeds": sorted({len(one) for one in seeds.values()})}
+    ended = {name: [one for one in table.series(name) if counts(one)] for name in part.experiments}
+    whole = {
+        name: [one for one in series if one.seed in seeds[name] and one.config.epochs >= epochs[name]]
+        for name, series in ended.items()
+    }
+    # A difference is one number for each seed that both have. A finished run may lack the row that is asked.
+    numbers = len(common(seeds.values())) if isinstance(part, Between) else sum(map(len, seeds.values()))
+    enough = all(len(series) >= len(seeds[name]) for name, series in whole.items()) and entry["n"] >= numbers
+    counterexample = entry["kind"] == "never" and entry["verdict"] == "deviates"  # one is enough, however few runs
+    if all(ended.values()) and not enough and not entry["diverged"] and not counterexample:
         entry["verdict"] = "partial"
     return entry
+
+
+def common(several: Iterable[tuple[int, ...]]) -> set[int]:
+    """The seeds that all of several experiments have."""
+    return set.intersection(*map(set, several))
 
 
 def counts(one: Series) -> bool:

@@ -57,7 +57,7 @@ def section(paper: Paper, found: Mapping[str, Any] | None) -> list[str]:
     """A paper in the documentation; ``found`` is its claims.json, None if there are no results yet."""
     plan, source = paper.plan(), "the paper" if paper.source == ITSELF else paper.source
     seeds = f"seed{'s' if len(plan.seeds) > 1 else ''} {', '.join(map(str, plan.seeds))}"
-    runs = len(plan.recipe.experiments) * len(plan.seeds)
+    runs = sum(len(plan.seeds_of(experiment)) for experiment in plan.recipe.experiments)
     text = [
         f"{paper.title} ({paper.reference}).",
         f"Published numbers: {source}.",
@@ -73,9 +73,8 @@ def asked(paper: Paper) -> list[str]:
     out = ["| # | claim | published | tolerance | asks |", "|---|---|---|---|---|"]
     for entry in judged(paper.claims, Table(paper.plan(), NOWHERE)):
         tolerances = ", ".join(dict.fromkeys(allowed(part) for part in entry["parts"]))
-        asks = entry["parts"][0].get("asked")
-        length = f"{asks['seeds']} seed{'s' if asks['seeds'] > 1 else ''}, {asks['epochs']} epochs" if asks else "–"
-        cells = [str(entry["number"]), entry["claim"], entry["published"], tolerances, length]
+        asks = "; ".join(dict.fromkeys(needs(part) for part in entry["parts"]))
+        cells = [str(entry["number"]), entry["claim"], entry["published"], tolerances, asks]
         out.append(f"| {' | '.join(cells)} |")
     return out
 
@@ -129,8 +128,19 @@ def verdict(entry: dict[str, Any]) -> str:
     """The verdict of a claim. A partial one says what the claim asks."""
     if entry["verdict"] != "partial":
         return str(entry["verdict"])
-    asked = entry["parts"][0]["asked"]
-    return f"partial (asks {asked['seeds']} seeds, {asked['epochs']} epochs)"
+    asks = dict.fromkeys(needs(part) for part in entry["parts"] if part["verdict"] == "partial")
+    return f"partial (asks {'; '.join(asks)})"
+
+
+def needs(part: dict[str, Any]) -> str:
+    """The seeds and epochs that a part asks."""
+    seeds, epochs = part["asked"]["seeds"], part["asked"]["epochs"]
+    return f"{some(seeds)} seed{'s' if seeds[-1] > 1 else ''}, {some(epochs)} epochs"
+
+
+def some(counts: list[int]) -> str:
+    """The least and the most of sorted numbers."""
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def allowed(part: dict[str, Any]) -> str:

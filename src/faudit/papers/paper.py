@@ -67,6 +67,7 @@ def study_recipe(name: str, *, sizes: Sizes | None = None, shortened: tuple[str,
             firsts,
             data=next(iter(firsts.values())).data,
             seeds=tuple(dict.fromkeys(run.seed for runs in experiments.values() for run in runs)),
+            own_seeds={name: tuple(run.seed for run in runs) for name, runs in experiments.items()},
             sizes=sizes or {},
             shortened=tuple(experiment for experiment in firsts if experiment.split()[0] in shortened),
         )

@@ -78,7 +78,8 @@ def experiments_of(name: str, paper: Paper) -> list[str]:
 
 def configs_of(name: str, paper: Paper, *, plan: Plan) -> list[RunConfig]:
     """The runs that a figure, the claims or the whole paper need, each once."""
-    found = [plan.config(experiment, seed) for experiment in experiments_of(name, paper) for seed in plan.seeds]
+    wanted = experiments_of(name, paper)
+    found = [plan.config(experiment, seed) for experiment in wanted for seed in plan.seeds_of(experiment)]
     return list({config.run_id: config for config in found}.values())
 
 

@@ -78,9 +78,25 @@ def test_that_no_bp_run_fires_takes_a_run_of_every_net_and_one_that_fires_breaks
         with_rows(tmp_path, experiment, **calm)
     assert entry(tmp_path, 16)["verdict"] == "not run"
     with_rows(tmp_path, "student bp", **calm)
-    assert entry(tmp_path, 16)["verdict"] == "reproduced"
+    assert entry(tmp_path, 16)["verdict"] == "partial"
+    for experiment in EVERY_BP:
+        for seed in PLAN.seeds:
+            with_rows(tmp_path / "all", experiment, seed=seed, **calm)
+    assert entry(tmp_path / "all", 16)["verdict"] == "reproduced"
     with_rows(tmp_path, "student bp", seed=123, **{**calm, "grad_norms": [1.0, 1.0, 1.0, 1.0, 5e-5]})
     assert entry(tmp_path, 16)["verdict"] == "deviates"
+
+
+def test_a_claim_from_shorter_runs_is_partial_even_where_its_number_agrees_or_not(tmp_path: Path) -> None:
+    short = PAPER.plan(epochs=10)
+    calm: dict[str, Any] = {"hidden_norms": [1.0, 2.0, 3.0, 4.0, 5.0], "grad_norms": [1.0] * 5}
+    for experiment in EVERY_BP:
+        for seed in PLAN.seeds:
+            with_rows(tmp_path, experiment, seed=seed, plan=short if experiment == "vit bp" else PLAN, **calm)
+    with_rows(tmp_path, "vit dfa", plan=short, test_acc=0.5, **calm)
+    assert entry(tmp_path, 16)["verdict"] == entry(tmp_path, 15)["verdict"] == "partial"
+    text = shown(PLAN, tmp_path)
+    assert "partial (asks 3 seeds, 30 to 100 epochs)" in text and "partial (asks 1 seed, 100 epochs)" in text
 
 
 def test_a_shorter_unfinished_or_imported_run_is_no_run_of_a_claim(tmp_path: Path) -> None:
@@ -102,13 +118,17 @@ def test_a_run_that_diverged_is_told_and_is_no_agreement(tmp_path: Path) -> None
 
 
 def test_numbers_that_overflowed_are_null_in_the_json(tmp_path: Path) -> None:
-    with_rows(tmp_path, "resmlp bp", hidden_norms=[1.0, 1.0, 1.0, 1.0, math.inf], grad_norms=[math.nan] * 5)
+    for seed in PLAN.seeds:
+        with_rows(
+            tmp_path, "resmlp bp", seed=seed, hidden_norms=[1.0, 1.0, 1.0, 1.0, math.inf], grad_norms=[math.nan] * 5
+        )
     json.dumps(judged(CLAIMS, Table(PLAN, tmp_path)), allow_nan=False)
     assert entry(tmp_path, 2)["verdict"] == "deviates"
 
 
 def test_gradients_are_held_against_the_paper_in_its_unit(tmp_path: Path) -> None:
-    with_rows(tmp_path, "resmlp bp", hidden_norms=[1.0, 1.0, 1.0, 1.0, 200.0], grad_norms=[0.04] * 5)
+    for seed in PLAN.seeds:
+        with_rows(tmp_path, "resmlp bp", seed=seed, hidden_norms=[1.0, 1.0, 1.0, 1.0, 200.0], grad_norms=[0.04] * 5)
     part = entry(tmp_path, 2)["parts"][1]  # type: ignore[index]
     assert part["ours"] == pytest.approx(0.04 / 1024) and part["verdict"] == "reproduced"
 

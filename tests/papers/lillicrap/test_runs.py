@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from faudit.audit.audit import audit
-from faudit.audit.protocol import protocol
+from faudit.audit.protocol import DEFAULT, protocol
 from faudit.cli.main import main
 from faudit.config import RunConfig
 from faudit.data.dataset import Dataset
@@ -72,10 +72,10 @@ def test_a_row_of_vectors_has_no_accuracy_and_the_audit_says_what_it_cannot_ask(
         assert 0 < row["test_nse"] < 1.5 and len(row["weight_angle"]) == 2
     assert run.rows()[-1]["linear_acc"] == [None, None, None] and None not in run.rows()[-1]["rho_bp"]
     fit(config.with_(rule="frozen-fa-weights", probe_epochs=()), tmp_path)
-    verdict = audit(run, protocol("faudit-3"), data_dir=None).verdict
+    verdict = audit(run, protocol(DEFAULT), data_dir=None).verdict
     found = {one.check: (one.status, one.reason) for one in verdict.findings}
     assert found["chance"] == ("not applicable", "its outputs are not classes") and found["rank"][0] == "not applicable"
-    status, reason = found["depth"]
+    status, reason = found["paired"]
     assert status == "not measured" and "its outputs are not classes" in reason
     assert verdict.verdict != "trustworthy" and found["reference"][0] == "passed"
 

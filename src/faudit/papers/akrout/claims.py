@@ -6,9 +6,8 @@ Their epoch 0 is after the first pass, which is epoch 1 of our rows.
 from __future__ import annotations
 
 from faudit.figures.figure import at
-from faudit.papers.claim import Asked, Between, Claim, Part, at_epoch, dip, full_accuracy
+from faudit.papers.claim import Between, Claim, Part, at_epoch, dip, full_accuracy
 
-ASKED = Asked(epochs=100, seeds=1)
 ANGLE = at("weight_angle", -1)  # of the output layer's weight, the only one that an error is sent through
 # Their epoch → accuracy in percent.
 ACCURACIES = {
@@ -33,7 +32,7 @@ def accuracy(rule: str) -> Claim:
         for epoch, percent in trace.items()
     ]
     epochs, percents = ", ".join(map(str, trace)), ", ".join(f"{percent:.2f}" for percent in trace.values())
-    return Claim(f"{rule} accuracy at epochs {epochs}", f"{percents} %", tuple(parts), ASKED)
+    return Claim(f"{rule} accuracy at epochs {epochs}", f"{percents} %", tuple(parts))
 
 
 def angle(rule: str) -> Claim:
@@ -43,7 +42,7 @@ def angle(rule: str) -> Claim:
         for epoch, degrees in trace.items()
     ]
     epochs, angles = ", ".join(map(str, trace)), ", ".join(f"{degrees:.1f}" for degrees in trace.values())
-    return Claim(f"{rule} weight angle at epochs {epochs}", f"{angles}°", tuple(parts), ASKED)
+    return Claim(f"{rule} weight angle at epochs {epochs}", f"{angles}°", tuple(parts))
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -53,6 +52,5 @@ CLAIMS: tuple[Claim, ...] = (
         "FA's weight angle is smallest at epochs 7–12 (8–13 of our rows)",
         "epoch 7–12",
         (Between("smallest", "FA", dip(ANGLE), "epoch", 8, 13),),
-        ASKED,
     ),
 )
