@@ -14,6 +14,7 @@ from faudit.bench.everything import Asked, Part
 from faudit.bench.tables import TABLES
 from faudit.bench.timing import noise
 from faudit.bench.train import Steps
+from faudit.cli.bench import bench_part
 from faudit.cli.main import main
 from faudit.config import read_toml
 from faudit.errors import StoreError
@@ -75,6 +76,24 @@ def test_the_command_writes_the_document_after_each_part(
     assert list(document["parts"]) == ["one"] and not document["complete"]
 
 
+def test_a_part_that_is_killed_keeps_what_it_had(
+    seen: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*, keep: Any) -> dict[str, Any]:
+        keep({"what": "a half"})
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(every.PARTS, "two", Part(killed, lambda _: [], ("keep",)))
+    kept: list[dict[str, Any]] = []
+    with pytest.raises(KeyboardInterrupt):
+        list(every.everything(Asked(), kept.append))
+    assert kept[0]["parts"] == {"one": {"what": "one"}, "two": {"what": "a half"}} and not kept[0]["complete"]
+    with pytest.raises(KeyboardInterrupt):
+        bench_part("two", out=tmp_path / "two.json")
+    assert json.loads((tmp_path / "two.json").read_text()) == {"what": "a half"}
+
+
+@pytest.mark.slow
 def test_a_command_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"bench: `-m faudit train --epochs x` ended with exit code 2: faudit: epochs"):
         startup.started(("-m", "faudit", "train", "--epochs", "x"), tmp_path)
@@ -97,6 +116,7 @@ def test_a_peak_is_that_of_a_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.memory_used(data_dir=None, threads_used=1)["peak_mb"] == {"bp": 123, "dfa": 123}
 
 
+@pytest.mark.slow
 def test_runs_per_hour_are_those_of_the_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(hourly, "pictures", lambda _: noise(1200))
     monkeypatch.setattr(hourly, "seconds", lambda work: 2.0)  # of 4 steps: 512 of 1000 samples

@@ -14,12 +14,14 @@ from faudit.rules.bp import BP
 from faudit.rules.rule import Step
 
 
+@pytest.mark.slow
 def test_every_ratio_is_within_its_limit() -> None:
     result = guard.guarded()
     assert set(guard.REFERENCE) < set(result["ratios"])
     assert result["above"] == [], "\n".join(guard.lines(result))
 
 
+@pytest.mark.slow
 def test_a_step_that_works_half_as_fast_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     step = BP.step
 

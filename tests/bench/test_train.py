@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -101,14 +103,35 @@ def one_second_each(works: Mapping[str, Callable[[], object]], *, repeats: int, 
     return {name: [1.0] * repeats for name in works}
 
 
+def one_second(work: Callable[[], object]) -> float:
+    work()
+    return 1.0
+
+
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_the_benchmark_runs_end_to_end_and_scales_steps_to_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "candidates",
+    [{"faudit"}, pytest.param({"faudit", "faudit_compiled"}, marks=pytest.mark.slow)],  # compiling takes half a minute
+    ids=["eager", "compiled"],
+)
+def test_the_benchmark_runs_end_to_end_and_scales_steps_to_an_epoch(
+    candidates: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "faudit_compiled" not in candidates:
+        monkeypatch.setattr(bench, "RUN", [name for name in RUN if name != "compile"])
     monkeypatch.setattr(bench, "pictures", small)
     monkeypatch.setattr(bench, "in_turns", one_second_each)
-    result = bench.train_speed(data_dir=None, threads_used=1, repeats=2, steps={"resmlp": Steps(ours=4, plain=2)})
+    monkeypatch.setattr(bench, "seconds", one_second)
+    kept: list[dict[str, Any]] = []
+    few = {"resmlp": Steps(ours=4, plain=2, rounds=2, probes=1)}
+    result = bench.train_speed(
+        data_dir=None, threads_used=1, repeats=3, steps=few, keep=lambda one: kept.append(deepcopy(one))
+    )
+    assert [list(one["nets"]["resmlp"]) for one in kept] == [["bp"], ["bp", "dfa"]], "it is kept after each case"
+    assert kept[-1]["nets"] == result["nets"] and result["nets"]["resmlp"]["bp"]["probe_seconds"] == [1.0]
     for rule in ("bp", "dfa"):
         entry = result["nets"]["resmlp"][rule]
-        assert set(entry["seconds"]) >= {"plain", "plain_tensors", "faudit", "roofline"}
+        assert set(entry["seconds"]) == {"plain", "plain_tensors", "roofline", *candidates}
         assert entry["seconds"]["plain"] == [pytest.approx(1000 / (2 * 128), abs=1e-3)] * 2
         assert (
             entry["seconds"]["faudit"]
@@ -122,6 +145,7 @@ def test_the_benchmark_runs_end_to_end_and_scales_steps_to_an_epoch(monkeypatch:
     assert "2.00 (2.00–2.00) × the roofline; faudit is 2.0× faster" in "\n".join(bench.lines(result))
 
 
-def test_a_compiled_candidate_is_timed_if_the_config_has_that_setting() -> None:
+def test_a_compiled_candidate_is_timed_if_the_config_has_that_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "one_epoch", lambda *_: None)  # the slow test above compiles it
     made = set(bench.faudits(RunConfig(data="cifar10"), noise(1200), 1)[0])
     assert made == ({"faudit", "faudit_compiled"} if "compile" in RUN else {"faudit"})

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from faudit.bench import audit, growth, hourly, memory, startup, train, watch
-from faudit.bench.timing import machine, pictures
+from faudit.bench.timing import Keep, machine, nowhere, pictures
 from faudit.bench.train import NETS, Steps
 
 Result = dict[str, Any]
@@ -30,13 +31,13 @@ class Part:
     quick: Mapping[str, Any] = field(default_factory=dict)
 
 
-FILES, THREADS, JOBS, STEPS = "data_dir", "threads_used", "jobs", "steps"
-FEW = {"resmlp": Steps(40, 10), "vit": Steps(1, 1), "cnn": Steps(2, 2)}
+FILES, THREADS, JOBS, STEPS, KEEP = "data_dir", "threads_used", "jobs", "steps", "keep"
+FEW = {"resmlp": Steps(40, 10), "vit": Steps(1, 1, probes=1), "cnn": Steps(2, 2, probes=1)}
 PARTS: dict[str, Part] = {
     "startup": Part(startup.startup_speed, startup.lines, (), {"repeats": 5}, {"repeats": 2}),
     "memory": Part(memory.memory_used, memory.lines, (FILES, THREADS)),
     "train": Part(
-        train.train_speed, train.lines, (FILES, THREADS, STEPS),
+        train.train_speed, train.lines, (FILES, THREADS, STEPS, KEEP),
         {"repeats": 4, "steps": NETS}, {"repeats": 2, "steps": FEW},
     ),
     "audit": Part(audit.audit_speed, audit.lines, (FILES, THREADS), {"repeats": 3}, {"repeats": 1}),
@@ -51,7 +52,7 @@ PARTS: dict[str, Part] = {
 }  # fmt: skip
 ALONE: dict[str, Part] = {  # by name only: `train` includes it
     "roofline": Part(
-        train.roofline_speed, train.lines, (FILES, THREADS, STEPS),
+        train.roofline_speed, train.lines, (FILES, THREADS, STEPS, KEEP),
         {"repeats": 4, "steps": NETS}, {"repeats": 2, "steps": FEW},
     ),
 }  # fmt: skip
@@ -68,19 +69,19 @@ class Asked:
     steps: int | None = None
     quick: bool = False
 
-    def of(self, part: Part) -> Result:
-        """Run one part."""
+    def of(self, part: Part, keep: Keep = nowhere) -> Result:
+        """Run one part. A long one gives what it has to ``keep`` while it goes on."""
         sizes = dict(part.quick if self.quick else part.full)
         if self.repeats is not None and "repeats" in sizes:
             sizes["repeats"] = self.repeats
         if self.steps is not None and "steps" in sizes:
             sizes["steps"] = {net: steps.at_most(self.steps) for net, steps in sizes["steps"].items()}
-        given = {FILES: self.data_dir, THREADS: self.threads_used, JOBS: self.jobs}
+        given = {FILES: self.data_dir, THREADS: self.threads_used, JOBS: self.jobs, KEEP: keep}
         return part.run(**{name: given[name] for name in part.reads if name in given}, **sizes)
 
 
-def everything(asked: Asked) -> Iterator[Result]:
-    """The document after each part, so that a long measurement can be kept while it goes on."""
+def everything(asked: Asked, keep: Keep = nowhere) -> Iterator[Result]:
+    """The document after each part; ``keep`` also gets it within a long part. So a killed measurement is kept."""
     if asked.data_dir:
         pictures(asked.data_dir)  # raises before minutes are spent if the files are not there
     document: Result = {
@@ -92,10 +93,15 @@ def everything(asked: Asked) -> Iterator[Result]:
     }
     for name, part in PARTS.items():
         began = perf_counter()
-        document["parts"][name] = asked.of(part)
+        document["parts"][name] = asked.of(part, partial(keep_within, document, name, keep))
         document["durations"][name] = round(perf_counter() - began, 1)
         document["complete"] = name == list(PARTS)[-1]
         yield document
+
+
+def keep_within(document: Result, name: str, keep: Keep, so_far: Result) -> None:
+    """Keep the document with what a part has so far."""
+    keep({**document, "parts": {**document["parts"], name: so_far}})
 
 
 def lines(document: Result) -> list[str]:

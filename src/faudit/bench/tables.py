@@ -51,8 +51,10 @@ def train(document: Document) -> str:
                 over = entry["over_roofline"].get(name)
                 cells.append(f"{middle[name]:.1f} s, {told(over)} ×" if over else "–")
             rows.append(cells)
+    rounds = {len(entry["seconds"]["roofline"]) for rules in part["nets"].values() for entry in rules.values()}
+    many = f"{min(rounds)} to {max(rounds)}" if len(rounds) > 1 else f"{max(rounds)}"
     closing = (
-        f"Seconds are those of one epoch, as medians of {part['repeats']} rounds. "
+        f"Seconds are those of one epoch, as medians of {many} rounds. "
         "The number before × is the time divided by the roofline, with the least and the most of the rounds."
     )
     return "\n\n".join([table(head, rows), closing])

@@ -26,6 +26,11 @@ from faudit.store.environment import environment
 
 Work = Callable[[], object]
 Clock = Callable[[], float]
+Keep = Callable[[dict[str, Any]], None]  # takes a result that is not complete yet
+
+
+def nowhere(_: dict[str, Any]) -> None:
+    """Keep nothing of a result that is not complete."""
 
 
 def must_be_some(**numbers: int) -> None:

@@ -10,14 +10,26 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from faudit.bench.roofline import roofline
-from faudit.bench.timing import Work, checkout_module, in_turns, machine, must_be_some, pictures, ratio, seconds, told
+from faudit.bench.timing import (
+    Keep,
+    Work,
+    checkout_module,
+    in_turns,
+    machine,
+    must_be_some,
+    nowhere,
+    pictures,
+    ratio,
+    seconds,
+    told,
+)
 from faudit.config import RUN, RunConfig
 from faudit.data.dataset import Dataset
 from faudit.experiment import Experiment, prepare, threads
@@ -30,17 +42,23 @@ PLAIN = ("plain", "plain_tensors")  # the plain trainer on pictures and on tenso
 
 @dataclass(frozen=True)
 class Steps:
-    """How many steps of a net are timed at a time."""
+    """How many steps of a net are timed at a time, and in how many rounds."""
 
     ours: int  # of faudit and of the roofline
     plain: int  # of the plain trainer
+    rounds: int = 4  # at most: a step of a large net is long, and its times differ little
+    probes: int = 4  # rows of probes that are timed; the first of several warms up
 
     def at_most(self, steps: int) -> Steps:
         """As many, or this number if it is smaller."""
-        return Steps(min(self.ours, steps), min(self.plain, steps))
+        return replace(self, ours=min(self.ours, steps), plain=min(self.plain, steps))
 
 
-NETS = {"resmlp": Steps(ours=391, plain=60), "vit": Steps(ours=3, plain=2), "cnn": Steps(ours=6, plain=4)}
+NETS = {
+    "resmlp": Steps(ours=391, plain=60),
+    "vit": Steps(ours=2, plain=1, rounds=3, probes=1),  # a row takes as long as a dozen steps
+    "cnn": Steps(ours=6, plain=3, rounds=4, probes=1),
+}
 
 
 def train_speed(
@@ -50,34 +68,31 @@ def train_speed(
     repeats: int,
     steps: Mapping[str, Steps] = NETS,
     against: Sequence[str] = PLAIN,
+    keep: Keep = nowhere,
 ) -> dict[str, Any]:
-    """Seconds per epoch of every candidate for each net and rule, the ratios, and what the probes add."""
+    """Seconds per epoch of every candidate for each net and rule, the ratios, and what the probes add.
+
+    ``keep`` gets what there is after each net and rule.
+    """
     must_be_some(repeats=repeats, threads=threads_used, steps=min(few.plain for few in steps.values()))
     dataset = pictures(data_dir)
     plain = checkout_module("plain_trainer") if against else None
-    with threads(threads_used):
-        timed = {
-            net: {
-                rule: one_case(
-                    RunConfig(net=net, rule=rule, data="cifar10", threads=threads_used),
-                    dataset,
-                    steps=few,
-                    repeats=repeats,
-                    plain=plain,
-                    against=against,
-                )
-                for rule in RULES_TIMED
-            }
-            for net, few in steps.items()
-        }
-    return {
+    timed: dict[str, dict[str, Any]] = {}
+    result = {
         "what": f"one CIFAR-10 epoch, batch {BATCH}",
         "data": dataset.name,
         "samples": len(dataset.train_x),
         "repeats": repeats,
         "nets": timed,
-        "machine": machine(threads_used),
     }
+    with threads(threads_used):
+        for net, few in steps.items():
+            for rule in RULES_TIMED:
+                config = RunConfig(net=net, rule=rule, data="cifar10", threads=threads_used)
+                entry = one_case(config, dataset, steps=few, repeats=repeats, plain=plain, against=against)
+                timed.setdefault(net, {})[rule] = entry
+                keep({**result, "machine": machine(threads_used)})
+    return {**result, "machine": machine(threads_used)}
 
 
 def one_case(
@@ -89,13 +104,15 @@ def one_case(
     with plain_epochs(plain, config, dataset, steps.plain, against=against) as theirs:
         works: dict[str, Work] = {**theirs}
         works |= {name: partial(one_epoch, one, 1) for name, one in ours.items()}
-        works["roofline"] = partial(bound.run, steps.ours)
-        works["probes"] = partial(measure, ours["faudit"], 1, train_loss=None, seconds=0.0)
-        for name in (*theirs, "roofline", "probes"):
-            works[name]()  # warm up
-        times = in_turns(works, repeats=repeats, title=f"{config.net} {config.rule}")
+        works["roofline"] = partial(bound.run, steps.ours)  # it is warm: its pieces were tried
+        for work in theirs.values():
+            work()  # warm up
+        times = in_turns(works, repeats=min(repeats, steps.rounds), title=f"{config.net} {config.rule}")
+    row = partial(measure, ours["faudit"], 1, train_loss=None, seconds=0.0)
+    if steps.probes > 1:
+        row()  # warm up
+    probes = [seconds(row) for _ in range(min(repeats, steps.probes))]
     whole = len(dataset.train_x)
-    probes = times.pop("probes")
     scaled = {
         name: [value * whole / min(whole, BATCH * (steps.plain if name in theirs else steps.ours)) for value in values]
         for name, values in times.items()
@@ -113,13 +130,12 @@ def one_case(
 def compared(times: dict[str, list[float]], probes: list[float]) -> dict[str, Any]:
     """Each candidate over the roofline, the plain trainers over faudit, and the probes' share of a logged epoch."""
     ours = [name for name in times if name.startswith("faudit")]
+    row = statistics.median(probes)
     return {
         "over_roofline": {name: ratio(times[name], times["roofline"]) for name in times if name != "roofline"},
         "faster": {name: {own: ratio(times[name], times[own]) for own in ours} for name in times if name in PLAIN},
         "probe_seconds": [round(value, 4) for value in probes],
-        "probe_share": round(
-            statistics.median(probe / (probe + epoch) for probe, epoch in zip(probes, times["faudit"], strict=True)), 4
-        ),
+        "probe_share": round(row / (row + statistics.median(times["faudit"])), 4),
     }
 
 
@@ -156,10 +172,12 @@ def plain_epochs(
 
 
 def roofline_speed(
-    *, data_dir: Path | None, threads_used: int, repeats: int, steps: Mapping[str, Steps] = NETS
+    *, data_dir: Path | None, threads_used: int, repeats: int, steps: Mapping[str, Steps] = NETS, keep: Keep = nowhere
 ) -> dict[str, Any]:
     """The same without the plain trainer."""
-    return train_speed(data_dir=data_dir, threads_used=threads_used, repeats=repeats, steps=steps, against=())
+    return train_speed(
+        data_dir=data_dir, threads_used=threads_used, repeats=repeats, steps=steps, against=(), keep=keep
+    )
 
 
 def lines(result: dict[str, Any]) -> list[str]:

@@ -65,7 +65,7 @@ def add_flags(own: Parser) -> None:
     )
     own.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: 2)")
     own.add_argument(
-        "--repeats", type=int, metavar="N", help="how often each is timed (default: 1 to 5; rules: 25; serve: 10)"
+        "--repeats", type=int, metavar="N", help="how often each is timed (default: 1 to 5; rules: 25; serve: 40)"
     )
     own.add_argument(
         "--steps", type=int, metavar="N", help="train, roofline: most steps that are timed at once (default: by net)"
@@ -106,29 +106,37 @@ def run(args: argparse.Namespace) -> int:
 
 
 def bench_everything(*, out: Path | None, **asked: Any) -> Told:
-    """Run every part; with --out, keep the result after each."""
+    """Run every part; with --out, keep the result after each, and within a long one."""
     from faudit.bench.everything import everything, lines
-    from faudit.store.files import write_json
 
     must_be_writable(out)
+    keep = kept_in(out)
     document: dict[str, Any] = {}
-    for document in everything(asked_of(**asked)):
-        if out is not None:
-            write_json(out, document)
+    for document in everything(asked_of(**asked), keep):
+        keep(document)
     return document, lines(document)
 
 
 def bench_part(name: str, *, out: Path | None, **asked: Any) -> Told:
-    """Run one part; with --out, write its result."""
+    """Run one part; with --out, write its result, and that of a long part while it goes on."""
     from faudit.bench.everything import ALONE, PARTS
-    from faudit.store.files import write_json
 
     must_be_writable(out)
-    part = {**PARTS, **ALONE}[name]
-    result = asked_of(**asked).of(part)
-    if out is not None:
-        write_json(out, result)
+    part, keep = {**PARTS, **ALONE}[name], kept_in(out)
+    result = asked_of(**asked).of(part, keep)
+    keep(result)
     return result, part.lines(result)
+
+
+def kept_in(out: Path | None) -> Callable[[dict[str, Any]], None]:
+    """Writes a result to --out, if there is one."""
+    from faudit.store.files import write_json
+
+    def keep(result: dict[str, Any]) -> None:
+        if out is not None:
+            write_json(out, result)
+
+    return keep
 
 
 def asked_of(*, threads: int = 2, jobs: int | None = None, **others: Any) -> Asked:
@@ -237,7 +245,7 @@ BENCHES = {
     "hourly": Bench(partial(bench_part, "hourly"), {**ON_DATA, "jobs": None}),
     "guard": Bench(bench_guard, {"repeats": 7}),
     "rules": Bench(bench_rules, {"threads": 2, "repeats": 25, "out": None, "rule": ()}),
-    "serve": Bench(bench_serve, {"threads": 2, "repeats": 10}),
+    "serve": Bench(bench_serve, {"threads": 2, "repeats": 40}),
     "sweep": Bench(bench_sweep, {"jobs": None}),
     "protocol": Bench(bench_protocol, {"seeds": (21, 22, 23), "jobs": None, "out": Path("protocol")}),
 }

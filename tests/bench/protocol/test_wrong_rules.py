@@ -21,8 +21,9 @@ from tests.support.nets import Setup
 MLP = RunConfig(net="mlp", sizes=(12, 12, 12), epochs=1, batch_size=64, probe_epochs=(1,), eval_size=64, seed=3)
 
 
-def planted(case: Planted, **changes: Any) -> Experiment:
-    return case.planted(prepare(case.config.with_(**changes), DATASETS["digits"](None)))
+def planted(case: Planted, samples: int = 0, **changes: Any) -> Experiment:
+    """The experiment of a case on the digits, or on this many of them."""
+    return case.planted(prepare(case.config.with_(**changes), DATASETS["digits"](None).reduced(samples)))
 
 
 def on_mlp(rule: str, plant: str = "", after: str = "", **settings: Any) -> tuple[Planted, Experiment]:
@@ -40,12 +41,13 @@ def with_rule(rule: Rule, of: str) -> Setup:
     return setup
 
 
+@pytest.mark.usefixtures("few_directions")
 @pytest.mark.parametrize("name", [*NEW, *LATER])
 def test_every_new_kind_trains_and_is_measured(name: str) -> None:
     case = CASES[name]
-    small = {"epochs": 1, "probe_epochs": (1,), "eval_size": 20, "batch_size": 512}
+    small = {"epochs": 1, "probe_epochs": (1,), "eval_size": 20, "batch_size": 64}
     small |= {"depth": 2, "width": 8} if case.config.net == "resmlp" else {}
-    experiment = planted(case, **small)
+    experiment = planted(case, samples=192, **small)
     one_epoch(experiment, 1)
     row = measure(case.ended(experiment), 1, train_loss=None, seconds=0.0)
     assert row["test_acc"] is not None and row["block_turn"] is not None
