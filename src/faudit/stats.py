@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
-from math import atan, cos, exp, fsum, inf, lgamma, log, log1p, pi, sin, sqrt
+from math import atan, comb, cos, exp, fsum, inf, lgamma, log, log1p, pi, sin, sqrt
 from statistics import NormalDist, fmean, stdev
 
 LEVEL = 0.95
@@ -116,3 +116,14 @@ def mcnemar_p(a_alone: int, b_alone: int) -> float:
 def least_sign_flip_p(n: int) -> float:
     """The smallest p-value that ``sign_flip_p`` can give for n values."""
     return min(1.0, 2.0 / float(1 << n))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
+    """At least 95 % interval of the median, without assumptions on the distribution; none for fewer than six values.
+
+    Between the k-th smallest and the k-th largest value, for the largest k with P(X < k) ≤ .025, X ~ Bin(n, ½).
+    """
+    n, below, k = len(values), 0.0, 0
+    while (below := below + comb(n, k) / 2**n) <= 0.025:
+        k += 1
+    return (sorted(values)[k - 1], sorted(values)[n - k]) if k else (None, None)

@@ -233,6 +233,7 @@ def measure(experiment: Experiment, epoch: int, *, train_loss: float | None, sec
     started = time.perf_counter()
     row = Row(epoch=epoch)
     reading = read(experiment)
+    _ = reading.gradients  # first, because the pass that makes them also makes all that the other probes read
     for probe in PROBES.values():
         if probe.tier == "cheap" or is_probed(experiment.config, epoch):
             row.update(measured(probe, reading))

@@ -5,8 +5,8 @@ the buffer, the fit of the network or the difficulty of the data. It checks the 
 size and the share of errors removed instead of points, and it compares feedback with newly drawn feedback. ``faudit-2``
 also checks that the accuracy is above chance. ``faudit-3`` also asks each deep block by itself, each sample against
 others, and whether other feedback changes the update. ``faudit-4`` compares trained with frozen blocks sample by
-sample, so its interval is narrower. The thresholds of a named protocol never change; a better threshold makes a new
-protocol.
+sample, so its interval is narrower. It is the default. The thresholds of a named protocol never change; a better
+threshold makes a new protocol.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ PAPER = Protocol(
     labels=(Stability(stability=0.30),),
 )
 PROTOCOLS = {protocol.name: protocol for protocol in (FAUDIT_4, FAUDIT_3, FAUDIT_2, FAUDIT_1, PAPER)}
-DEFAULT = FAUDIT_2.name
+DEFAULT = FAUDIT_4.name
 
 
 def protocol(asked: str | Protocol) -> Protocol:

@@ -7,6 +7,7 @@ small net. Here the counts of the tensors that step together are one vector. ``s
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -22,6 +23,10 @@ class FusedAdam(torch.optim.Adam):
         super().__init__(params, fused=True, **settings)
         self._kernel = kernel
         self._together: dict[int, Tensor] = {}  # the step counts of each group
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As torch's own, which first imports torch's compiler: that takes longer than a small run trains."""
+        unwrap(torch.optim.Adam.add_param_group)(self, param_group)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:

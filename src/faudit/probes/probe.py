@@ -18,7 +18,7 @@ from torch import Tensor
 from faudit.nets.net import Net, Params, Trace
 from faudit.probes import Entry, Need, Tier
 from faudit.rng import derived
-from faudit.rules.bp import tap_gradients
+from faudit.rules.bp import tap_gradients, traced_gradients
 from faudit.rules.rule import Rule, State
 from faudit.tensors import norms
 
@@ -110,7 +110,10 @@ class Reading:
     @cached_property
     def gradients(self) -> list[Tensor]:
         """∂ℓ_i/∂h_l of each sample's own loss at every tap: independent of how many samples are measured together."""
-        gradients = tap_gradients(self.net, self.params, self.trace.taps[0], self.y)
+        if "trace" in self.__dict__:
+            gradients = tap_gradients(self.net, self.params, self.trace.taps[0], self.y)
+        else:  # asked before the trace: one pass gives both
+            self.__dict__["trace"], gradients = traced_gradients(self.net, self.params, self.x, self.y)
         return [self.net.tap(gradient) for gradient in gradients]
 
     @cached_property

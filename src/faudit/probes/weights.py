@@ -58,8 +58,9 @@ def angle(b: Tensor, w: Tensor) -> float | None:
 
     2·atan2(‖u − v‖, ‖u + v‖) of the unit vectors: an arccosine loses half of the digits of a small angle.
     """
-    sizes = [float(norms(matrix.double().reshape(1, -1))) for matrix in (b, w)]
+    b, w = b.double().reshape(1, -1), w.double().reshape(1, -1)
+    sizes = [float(norms(matrix)) for matrix in (b, w)]
     if not all(sizes):
         return None
-    u, v = b.double().flatten() / sizes[0], w.double().flatten() / sizes[1]
+    u, v = b[0] / sizes[0], w[0] / sizes[1]
     return degrees(2.0 * float(torch.atan2((u - v).norm(), (u + v).norm())))

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from faudit.nets.net import Net, Params
+from faudit.nets.net import Net, Params, Trace
 from faudit.rules import Card
 from faudit.rules.rule import Objective, Rule, State, Step, branch_penalty, descended
 from faudit.settings import number, setting
@@ -57,11 +57,27 @@ class BP(Rule):
 
 def tap_gradients(net: Net, params: Params, h_0: Tensor, y: Tensor) -> list[Tensor]:
     """∂ℓ_i/∂h_l at every tap l = 0..L, where ℓ_i is the loss of sample i."""
+    return onward_gradients(net, params, h_0, y)[1]
+
+
+def traced_gradients(net: Net, params: Params, x: Tensor, y: Tensor) -> tuple[Trace, list[Tensor]]:
+    """A forward pass without its graph, and the same gradients, from one pass."""
+    with torch.no_grad():
+        h_0 = net.embed(params, x)
+    return onward_gradients(net, params, h_0, y)
+
+
+def onward_gradients(net: Net, params: Params, h_0: Tensor, y: Tensor) -> tuple[Trace, list[Tensor]]:
+    """The pass from h_0 on without its graph, and ∂ℓ_i/∂h_l at every tap."""
     with torch.enable_grad():
         h = h_0.detach().requires_grad_()
-        taps = [h]
+        taps, branches = [h], []
         for l in range(net.blocks):
-            h = net.join(h, net.branch(params, l, h))
+            branches.append(net.branch(params, l, h))
+            h = net.join(h, branches[l])
             taps.append(h)
-        loss = net.loss(net.readout(params, h), y, reduction="sum")
-        return list(torch.autograd.grad(loss, taps))
+        logits = net.readout(params, h)
+        gradients = torch.autograd.grad(net.loss(logits, y, reduction="sum"), taps)
+    held = [tap.detach() for tap in taps]
+    trace = Trace(held[0], held, [branch.detach() for branch in branches], held[-1], logits.detach())
+    return trace, list(gradients)

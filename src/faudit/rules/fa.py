@@ -5,7 +5,7 @@ carries the error to the embedding: c_emb = B_e c_0. With ``--embedding-feedback
 skip, c_0 teaches nothing else, and there is no B_e. The gradient is of the *mean* loss, so it is small, and it falls as
 the stream grows. Below ε = credit_eps per feature the normalisation fades out and growth slows down. So ε matters here,
 unlike in DFA.
-Stores B_l ("B.<l>") and B_e ("B.embed"), L·d² numbers. Costs DFA's passes plus a backward pass of the readout.
+Stores B_l ("B.<l>") and B_e ("B.embed"), L·d² numbers. Costs DFA's passes and one product for each matrix.
 After Lillicrap et al., Nature Communications 7, 2016. Their rule differs: it replaces the transpose of every weight.
 """
 
@@ -18,9 +18,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from faudit.nets.net import Net, Params, Trace, normal
+from faudit.nets.net import Net, Params, Trace, normal, part
 from faudit.rules import Card
-from faudit.rules.local import LocalRule
+from faudit.rules.local import LocalRule, Teaching
 from faudit.rules.rule import State
 from faudit.settings import one_of, setting
 
@@ -35,7 +35,7 @@ class FA(LocalRule):
         reference="after Lillicrap et al., Nature Communications 7, 2016; block-level form of arXiv 2606.21126",
         stores="one matrix of d × d for each block but the last, and one for the embedding",
         needs=("global error",),
-        cost="DFA's passes and a backward pass of the readout",
+        cost="DFA's passes and one product for each matrix",
         fails="without a penalty the residual stream grows; the signal of early blocks is close to random",
     )
 
@@ -58,13 +58,16 @@ class FA(LocalRule):
     ) -> list[Tensor]:
         with torch.enable_grad():
             end = taps[-1].detach().requires_grad_()
-            loss = net.loss(net.readout(params, end), y)
-        return sent_back(net, state, end, loss, first=0)
+            (gradient,) = torch.autograd.grad(net.loss(net.readout(params, end), y), end)
+        return sent_back(net, state, gradient, first=0)
 
     def teaching(
         self, net: Net, params: Params, state: State, trace: Trace, loss: Tensor, y: Tensor, *, first: int
-    ) -> list[Tensor]:
-        return sent_back(net, state, trace.end, loss, first=first)
+    ) -> Teaching:
+        """One pass gives the gradient at h_L and those of the readout's weights; a second pass would repeat it."""
+        own = {name: value for name, value in params.items() if part(name) == "readout" and self.trains(name)}
+        gradient, *grads = torch.autograd.grad(loss, [trace.end, *own.values()])
+        return Teaching(sent_back(net, state, gradient, first=first), dict(zip(own, grads, strict=True)))
 
     def embedding_credit(self, net: Net, state: State, credit: Tensor) -> Tensor:
         return credit @ state["B.embed"].T if self._reaches_embedding(net) else credit
@@ -74,9 +77,8 @@ class FA(LocalRule):
         return self.embedding_feedback == "own" and net.taught_at(0) == 0
 
 
-def sent_back(net: Net, state: State, end: Tensor, loss: Tensor, *, first: int) -> list[Tensor]:
+def sent_back(net: Net, state: State, gradient: Tensor, *, first: int) -> list[Tensor]:
     """The credit from tap ``first`` on: the gradient of the loss at h_L, and what the feedback makes of it."""
-    (gradient,) = torch.autograd.grad(loss, end, retain_graph=True)
     credit = [net.tap(gradient)]
     for l in reversed(range(first, net.signals - 1)):
         credit.insert(0, credit[0] @ state[f"B.{l}"].T)

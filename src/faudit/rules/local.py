@@ -15,7 +15,7 @@ a weight decay of the blocks alone.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import torch
@@ -24,6 +24,14 @@ from torch import Tensor
 from faudit.nets.net import Net, Params, Trace, part
 from faudit.rules.rule import Group, Rule, State, Step, trained_by
 from faudit.settings import number, one_of, setting
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """The credit from the first taught tap on, and the gradients of the readout if they were made on the way."""
+
+    credits: list[Tensor]
+    grads: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,10 +62,12 @@ class LocalRule(Rule):
     ) -> Step:
         trace = net.trace_cut(params, x)
         loss = net.loss(trace.logits, y)
-        lessons = [(loss, torch.ones_like(loss))]  # outputs, and the signal that each is taught with
         has_weights = trace.embedded.requires_grad
         first = 0 if has_weights else net.taught_at(0)
-        credits = dict(enumerate(self.teaching(net, params, state, trace, loss, y, first=first), first))
+        teaching = self.teaching(net, params, state, trace, loss, y, first=first)
+        made = teaching.grads
+        lessons = [] if made else [(loss, torch.ones_like(loss))]  # outputs, and the signal that each is taught with
+        credits = dict(enumerate(teaching.credits, first))
         taught = {tap: self._signal(credit) for tap, credit in credits.items()}
         if has_weights:
             credit = self.embedding_credit(net, state, credits[0])
@@ -72,22 +82,22 @@ class LocalRule(Rule):
         if isinstance(own, Tensor):
             lessons.append((own, torch.ones_like(own)))
         outputs = [output for output, _ in lessons if output.requires_grad]
-        signals = [signal.to(output.dtype) for output, signal in lessons if output.requires_grad]  # that of autocast
-        trained = trained_by(self, params, state)
-        grads = torch.autograd.grad(outputs, list(trained.values()), signals)
+        signals = [as_type_of(output, signal) for output, signal in lessons if output.requires_grad]
+        trained = {name: value for name, value in trained_by(self, params, state).items() if name not in made}
+        grads = torch.autograd.grad(outputs, list(trained.values()), signals) if trained else ()
         clipped = clip_blocks(dict(zip(trained, grads, strict=True)), self.clip)
-        return Step(loss.detach(), trace.logits.detach(), clipped)
+        return Step(loss.detach(), trace.logits.detach(), clipped | made)
 
     def _signal(self, credit: Tensor) -> Tensor:
         """ã/n, the signal of the mean over the batch."""
-        signal = credit if self.credit_norm == "none" else normalised(credit, self.credit_eps)
-        return signal / len(credit)
+        n = len(credit)
+        return credit / n if self.credit_norm == "none" else normalised(credit, self.credit_eps, share=n)
 
     def teaching(
         self, net: Net, params: Params, state: State, trace: Trace, loss: Tensor, y: Tensor, *, first: int
-    ) -> list[Tensor]:
-        """The credit from tap ``first`` on. A rule overrides this if the pass of the step saves it work."""
-        return self.credit(net, params, state, trace.taps, trace.logits.detach(), y)[first:]
+    ) -> Teaching:
+        """What teaches the parts. A rule overrides this if the pass of the step saves it work."""
+        return Teaching(self.credit(net, params, state, trace.taps, trace.logits.detach(), y)[first:])
 
     def own_loss(
         self,
@@ -103,10 +113,18 @@ class LocalRule(Rule):
         return 0.0
 
 
-def normalised(credit: Tensor, eps: float) -> Tensor:
-    """a / (RMS(a) + ε), per sample; the normalisation fades out where a is small against the hyper-parameter ε."""
-    rms: Tensor = torch.linalg.vector_norm(credit, dim=1, keepdim=True) * credit.shape[1] ** -0.5
-    return credit / (rms + eps)
+def normalised(credit: Tensor, eps: float, *, share: int = 1) -> Tensor:
+    """a / (RMS(a) + ε), per sample; the normalisation fades out where a is small against the hyper-parameter ε.
+
+    ``share`` divides the result. It is part of the divisor, because a division of its own reads all entries again.
+    """
+    rms: Tensor = torch.linalg.vector_norm(credit, dim=1, keepdim=True) * (share * credit.shape[1] ** -0.5)
+    return credit / (rms + share * eps)
+
+
+def as_type_of(output: Tensor, signal: Tensor) -> Tensor:
+    """The signal in the type of its output, which autocast may have chosen; most steps need no call."""
+    return signal if signal.dtype == output.dtype else signal.to(output.dtype)
 
 
 def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
@@ -114,16 +132,16 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
 
     The gradients belong to the step, so they are scaled in place: new tensors would cost a tenth of a step.
     """
-    names, blocks = owners(tuple(grads))
+    names, order = owners(tuple(grads))
     if not names:
         return grads
     tensors = [grads[name] for name in names]
-    place = places(blocks, tensors[0].device)
     squares = torch.stack(
         torch._foreach_norm(tensors)
-    ).square()  # all blocks at once: many small operations would dominate the time of a step
-    norms = squares.new_zeros(len(blocks)).index_add_(0, place, squares).sqrt()
-    factors = list((largest / (norms + 1e-6)).clamp(max=1.0)[place].unbind())
+    ).square_()  # all blocks at once: many small operations would dominate the time of a step
+    norms = squares.new_zeros(max(order) + 1).index_add_(0, places(order, squares.device), squares).sqrt_()
+    each = (largest / norms.add_(1e-6)).clamp_(max=1.0).unbind()  # as a stack divides, so that both have the same bits
+    factors = [each[place] for place in order]
     if are_apart(tensors):
         torch._foreach_mul_(tensors, factors)
         return grads
@@ -132,17 +150,18 @@ def clip_blocks(grads: dict[str, Tensor], largest: float) -> dict[str, Tensor]:
 
 
 @cache
-def owners(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
-    """The names that belong to blocks, and the block of each."""
+def owners(names: tuple[str, ...]) -> tuple[list[str], tuple[int, ...]]:
+    """The names that belong to blocks, and the place of the block of each among all of them."""
     inside = [name for name in names if name.startswith("blocks.")]
-    return inside, tuple(map(part, inside))
+    blocks = [part(name) for name in inside]
+    found = sorted(set(blocks))
+    return inside, tuple(found.index(one) for one in blocks)
 
 
 @cache  # numbers of Python reach a GPU by a copy that waits, and every step needs these
-def places(blocks: tuple[str, ...], device: torch.device) -> Tensor:
-    """The place of each block among all of them."""
-    order = sorted(set(blocks))
-    return torch.tensor([order.index(one) for one in blocks], device=device)
+def places(order: tuple[int, ...], device: torch.device) -> Tensor:
+    """The places as a tensor."""
+    return torch.tensor(order, device=device)
 
 
 def are_apart(tensors: list[Tensor]) -> bool:

@@ -65,9 +65,14 @@ def layer_norm_back(
 
 def each(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """A function of single entries. Torch may round the last entries of a tensor in another way than the others."""
-    if prod(tensors[0].shape[1:]) % LANES == 0:
+    if fills_vectors(tensors[0]):
         return function(*tensors)
     return torch.stack([function(*parts) for parts in zip(*tensors, strict=True)])
+
+
+def fills_vectors(tensor: Tensor) -> bool:
+    """Whether every run of a tensor fills whole vectors of the processor."""
+    return prod(tensor.shape[1:]) % LANES == 0
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,8 +17,9 @@ NETS = ("resmlp", "mlp")
 RULES = ("bp", "dfa", "fa", "frozen-bp", "frozen-dfa", "frozen-fa")
 DIFFER = ("seed", "lr", "weight_decay", "penalty")  # settings in which the runs of a stack may differ
 LARGEST = 20_000_000  # multiplications of one pass of a batch through the blocks: above this, stacking gains little
-WEIGHTS = 1_000_000  # numbers of all blocks of a stack: with more, they leave the processor's cache between two uses
+WEIGHTS = 2_100_000  # numbers of all blocks of a stack: with more, they leave the processor's cache between two uses
 MOST = 16  # runs of a stack: from here on, a larger one gains nothing
+ENOUGH = 8  # runs of a stack from which on a larger one gains less than a worker that waits at the end loses
 
 Key = tuple[object, ...]
 
@@ -79,6 +80,9 @@ def grouped(configs: Sequence[RunConfig], *, jobs: int, most: int | None = None)
             continue
         limit = min(fair, width_of(runs[0]) if most is None else most)
         count = -(-len(runs) // limit)  # stacks, as equal as possible
+        shared = -(-count // jobs) * jobs  # as many for each worker
+        if most is None and len(runs) >= ENOUGH * shared:
+            count = shared
         groups += [runs[len(runs) * k // count : len(runs) * (k + 1) // count] for k in range(count)]
     place = {config.run_id: index for index, config in enumerate(configs)}
     return sorted(groups, key=lambda group: place[group[0].run_id])

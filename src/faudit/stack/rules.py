@@ -14,7 +14,7 @@ from torch import Tensor
 
 from faudit.nets.net import Net, Params, part
 from faudit.rules.fa import FA
-from faudit.rules.local import LocalRule, normalised
+from faudit.rules.local import LocalRule, normalised, owners, places
 from faudit.rules.rule import Rule, State
 from faudit.stack.layers import cross_entropy, output_error
 from faudit.stack.nets import Stacked
@@ -141,7 +141,7 @@ def signal_of(rule: LocalRule, credit: Tensor) -> Tensor:
     """ã/n of every run, the signal of the mean over the batch."""
     if rule.credit_norm == "none":
         return credit / credit.shape[1]
-    return normalised(credit.flatten(0, 1), rule.credit_eps).view_as(credit) / credit.shape[1]
+    return normalised(credit.flatten(0, 1), rule.credit_eps, share=credit.shape[1]).view_as(credit)
 
 
 def asked(gradient: Tensor | None) -> Tensor:
@@ -152,13 +152,13 @@ def asked(gradient: Tensor | None) -> Tensor:
 
 def clip(grads: Mapping[str, Tensor], largest: float) -> None:
     """Scale the gradient of each block of each run to norm ≤ largest, in place; embed and readout stay."""
-    names = [name for name in grads if name.startswith("blocks.")]
+    names, order = owners(tuple(grads))
     if not names:
         return
-    tensors, blocks = [grads[name] for name in names], sorted({part(name) for name in names})
-    owner = torch.tensor([blocks.index(part(name)) for name in names], device=tensors[0].device)
+    tensors = [grads[name] for name in names]
+    owner = places(order, tensors[0].device)
     squares = torch.stack([torch.linalg.vector_norm(one.flatten(1), dim=1) for one in tensors]).square()
-    norms = squares.new_zeros(len(blocks), squares.shape[1]).index_add_(0, owner, squares).sqrt()
+    norms = squares.new_zeros(max(order) + 1, squares.shape[1]).index_add_(0, owner, squares).sqrt()
     factors = (largest / (norms + 1e-6)).clamp(max=1.0)[owner]
     for one, factor in zip(tensors, factors.unbind(), strict=True):
         one.mul_(factor.view(-1, *[1] * (one.dim() - 1)))

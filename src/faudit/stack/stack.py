@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 import torch
 from torch import Tensor
 
 from faudit.experiment import Experiment, build_optimizer
 from faudit.rng import generators, restore, states
+from faudit.stack.layers import fills_vectors
 from faudit.stack.nets import stacked
 from faudit.stack.rules import Batch, step
 from faudit.store.checkpoint import TrainState
 from faudit.train import learning_rate, one_epoch
 
 RELATIVE, ABSOLUTE = 1e-4, 1e-6  # tolerance on a device that rounds a product by how many are made with it
-Updates = dict[
-    tuple[float, float], list[list[Tensor]]
-]  # rate and decay → five lists, as torch's fused AdamW takes them
+# Rate, decay and steps so far → five lists, as torch's fused AdamW takes them.
+Updates = dict[tuple[float, float, float], list[list[Tensor]]]
 
 
 class Stack:
@@ -48,6 +49,7 @@ class Stack:
     def _share_adamw(self) -> None:
         """Put what AdamW holds into shared tensors; a run before its first update begins with zeros."""
         counts = []
+        self._held: dict[str, list[Tensor]] = {}  # mean and square of the gradients
         for name in self._grads:
             held = []
             for one in self.experiments:
@@ -56,8 +58,7 @@ class Stack:
                     fresh = {entry: torch.zeros_like(tensor.data) for entry in ("exp_avg", "exp_avg_sq")}
                     optimizer.restore(tensor, {"step": torch.zeros((), device=tensor.device), **fresh})
                 held.append(optimizer.state_of(tensor))
-            for entry in ("exp_avg", "exp_avg_sq"):
-                shared([one[entry] for one in held])
+            self._held[name] = [shared([one[entry] for one in held]) for entry in ("exp_avg", "exp_avg_sq")]
             counts += [one["step"] for one in held]
         self._steps = shared(counts)
 
@@ -90,19 +91,34 @@ class Stack:
     def _updates(self, epochs: Sequence[int]) -> Updates:
         """For AdamW: the tensors of the runs with one learning rate and weight decay. Others get their gradients."""
         found: Updates = {}
-        for place, (one, epoch) in enumerate(zip(self.experiments, epochs, strict=True)):
-            for name, grads in self._grads.items():
-                tensor = one.state.params[name]
-                if self._steps is None:
-                    tensor.grad = grads[place]
-                    continue
-                rate = learning_rate(one.config, epoch, one.config.lr)
-                lists = found.setdefault((rate, one.config.weight_decay), [[] for _ in range(5)])
-                held = one.state.optimizer.state_of(tensor)
-                own = (tensor.data, grads[place], held["exp_avg"], held["exp_avg_sq"], held["step"])
-                for entries, value in zip(lists, own, strict=True):
-                    entries.append(value)
+        if self._steps is None:
+            for place, one in enumerate(self.experiments):
+                for name, grads in self._grads.items():
+                    one.state.params[name].grad = grads[place]
+            return found
+        counts = self._steps.view(len(self._grads), -1)
+        for key, span in self._alike(epochs, counts[0].tolist()):
+            lists = found.setdefault(key, [[] for _ in range(5)])
+            for (name, grads), steps in zip(self._grads.items(), counts, strict=True):
+                whole = (self._params[name], grads, *self._held[name])
+                for cut in [span] if fills_vectors(grads) else [range(place, place + 1) for place in span]:
+                    parts = (*(one[cut.start : cut.stop] for one in whole), steps[cut.start])
+                    for entries, value in zip(lists, parts, strict=True):
+                        entries.append(value)
         return found
+
+    def _alike(self, epochs: Sequence[int], counts: list[float]) -> list[tuple[tuple[float, float, float], range]]:
+        """Neighbours with one rate, decay and count of steps, which one call updates as one tensor."""
+        keys = [
+            (learning_rate(one.config, epoch, one.config.lr), one.config.weight_decay, count)
+            for one, epoch, count in zip(self.experiments, epochs, counts, strict=True)
+        ]
+        spans, begin = [], 0
+        for key, several in groupby(keys):
+            end = begin + len(list(several))
+            spans.append((key, range(begin, end)))
+            begin = end
+        return spans
 
     def _update(self, updates: Updates) -> None:
         """One update of every run, with its own rate."""
@@ -111,7 +127,7 @@ class Stack:
                 one.state.optimizer.step()
             return
         self._steps += 1
-        for (rate, decay), (params, grads, means, squares, steps) in updates.items():
+        for (rate, decay, _), (params, grads, means, squares, steps) in updates.items():
             torch._fused_adamw_(
                 params,
                 grads,

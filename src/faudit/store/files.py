@@ -35,11 +35,13 @@ def write_text(path: Path, text: str) -> None:
     write_whole(path, text.encode("utf-8", "replace"))
 
 
-def contents(path: str | Path) -> bytes:
-    """Read a file with system calls, which takes a third of the time of ``open`` for thousands of small files."""
+def contents(path: str | Path, start: int = 0) -> bytes:
+    """Read a file from a byte on, with system calls: a third of the time of ``open`` for thousands of small files."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not block on a pipe without a writer
     try:
         refuse_special(path, os.fstat(file).st_mode)
+        if start:
+            os.lseek(file, start, os.SEEK_SET)
         parts = []
         while part := os.read(file, CHUNK):
             parts.append(part)
