@@ -33,12 +33,12 @@ class Learning(Check):
         return self.finding(at_most(value, self.share), reason, value=value, threshold=self.share)
 
 
-OURS = Protocol("ours", checks=(*PROTOCOLS["faudit-2"].checks, Learning(share=0.5)))
+OURS = Protocol("ours", checks=(*PROTOCOLS["faudit-4"].checks, Learning(share=0.5)))
 
 if __name__ == "__main__":
     config = RunConfig(rule="bp", data="digits", epochs=5, batch_size=32, width=64)
     run = fit(config, runs="runs")
-    fit(config.with_(rule="frozen-bp"), runs="runs")  # the control that the depth check needs
+    fit(config.with_(rule="frozen-bp"), runs="runs")  # the control that the check `paired` needs
     verdict = audit(run, OURS, data_dir=None).verdict
     print(f"{run.name}: {verdict.verdict} by the protocol {verdict.protocol}")
     for finding in verdict.findings:

@@ -21,11 +21,14 @@ Way = Callable[[], object]
 BATCH, BATCHES = 4, 5
 SAMPLES = BATCH * BATCHES
 DATA = replace(tiny_dataset(train=SAMPLES), crop=1, flip=True)
-# Settings under which a rule draws or decides something at every step.
+# Settings under which a rule draws or decides something at every step, in few operations.
 BUSY: dict[str, dict[str, Any]] = {
     "sign-symmetry": {"variant": "brsf"},
     "weight-mirror": {"mirror_start": 2, "mirror_response": "sigmoid"},
-    "credit-bridge": {"warmup": 1},
+    "credit-bridge": {"warmup": 1, "auxiliary_depth": 1},
+    "state-bridge": {"auxiliary_depth": 1},
+    "placebo": {"auxiliary_depth": 1},
+    "ep": {"steps": 3},
 }
 NETS: dict[str, dict[str, Any]] = {
     "resmlp": {"depth": 2, "width": 5},
@@ -36,6 +39,11 @@ NETS: dict[str, dict[str, Any]] = {
 }
 PAIRS = [(rule, net) for rule in RULES if rule not in RULES.controls for net in ("resmlp", "mlp")]  # as their controls
 PAIRS += [(rule, net) for rule in ("bp", "dfa", "fa-weights", "local-loss") for net in ("vit", "resnet", "cnn")]
+# Every operation is watched, which takes seconds. So the fast suite has one rule of a kind.
+FAST = [
+    (rule, "resmlp") for rule in ("bp", "dfa", "fa", "fa-weights", "weight-mirror", "dkp", "pepita", "credit-bridge")
+]
+FAST += [("forward-forward", "mlp"), ("bp", "cnn")]
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +69,9 @@ def second_epoch(experiment: Experiment) -> Watched:
     return found
 
 
-@pytest.mark.parametrize(("rule", "net"), PAIRS)
+@pytest.mark.parametrize(
+    ("rule", "net"), [pytest.param(*pair, marks=[] if pair in FAST else pytest.mark.slow) for pair in PAIRS]
+)
 def test_an_epoch_reads_its_loss_once_and_moves_only_what_its_steps_draw(rule: str, net: str) -> None:
     """A rule that reads more says why in ``reads_device``. Every operation is between tensors of one device."""
     experiment = started(rule, net)

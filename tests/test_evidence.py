@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+from faudit.audit.protocol import DEFAULT
 from faudit.bench.protocol.cases import CASES, REPORT, SEEN, SET, largest_angle
 from faudit.bench.protocol.confusion import document, page
 from faudit.bench.protocol.networks import Task, cases_of, held
@@ -107,9 +108,13 @@ def test_the_committed_claims_are_what_the_logs_give(name: str) -> None:
         assert same(then, now)
 
 
-def test_of_the_claims_of_faeval_at_least_fifteen_are_reproduced() -> None:
+def test_of_the_claims_of_faeval_one_deviates_and_none_is_reproduced_from_shorter_runs() -> None:
     committed = json.loads((COMMITTED["faeval"] / "claims.json").read_text())["claims"]
-    assert [entry["verdict"] for entry in committed].count("reproduced") >= 15
+    verdicts = [entry["verdict"] for entry in committed]
+    assert verdicts.count("reproduced") >= 14 and verdicts.count("deviates") <= 1
+    for entry in committed:
+        shorter = any(part["shorter"] for part in entry["parts"])
+        assert entry["verdict"] == "partial" if shorter else entry["verdict"] != "partial", entry["claim"]
 
 
 @pytest.mark.parametrize("name", COMMITTED)
@@ -144,9 +149,9 @@ def test_the_protocols_table_is_what_its_rows_give_and_what_was_asked_of_it() ->
             {name: column[part][side]["share"] for name, column in committed["columns"].items()}
             for side in ("broken", "healthy")
         )
-        assert caught["faudit-3"] >= 0.95 and flagged["faudit-3"] <= 0.02, part
+        assert caught[DEFAULT] >= 0.95 and flagged[DEFAULT] <= 0.02, part
         for other in ("paper", "accuracy + Γ"):
-            assert caught["faudit-3"] > caught[other] and flagged["faudit-3"] <= flagged[other], part
+            assert caught[DEFAULT] > caught[other] and flagged[DEFAULT] <= flagged[other], part
     verdicts = committed["verdicts"]
     assert all(verdicts[name]["faudit-2"] == verdicts[name]["faudit-1"] for name in SEEN)
 

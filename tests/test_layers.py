@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,15 @@ def layer(module: str) -> int:
     pytest.fail(f"{module}.py is in no layer: add it to LAYERS")
 
 
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse((SOURCE / f"{module}.py").read_text())
+
+
+@cache
 def imports(module: str) -> list[tuple[int, str, bool]]:
     """(line, what, whether at the top level) of every import; what is a module of ours or a foreign package."""
-    tree = ast.parse((SOURCE / f"{module}.py").read_text())
+    tree = tree_of(module)
     lazy = {id(node) for outer in ast.walk(tree) if isinstance(outer, ast.FunctionDef) for node in ast.walk(outer)}
     typing = {
         id(node)
@@ -134,7 +141,7 @@ def test_some_files_know_no_torch(module: str) -> None:
 
 @pytest.mark.parametrize("module", modules())
 def test_every_file_says_what_it_is(module: str) -> None:
-    assert ast.get_docstring(ast.parse((SOURCE / f"{module}.py").read_text())), f"{module}.py has no docstring"
+    assert ast.get_docstring(tree_of(module)), f"{module}.py has no docstring"
 
 
 def test_the_top_level_holds_about_ten_modules() -> None:
@@ -145,7 +152,7 @@ def test_nothing_is_pickled() -> None:
     for module in modules():
         for line, name, _ in imports(module):
             assert name.split(".")[0] not in ("pickle", "dill", "cloudpickle", "shelve"), f"{module}.py:{line}"
-        for node in ast.walk(ast.parse((SOURCE / f"{module}.py").read_text())):
+        for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.load":
                 assert module == "watch/weights", f"{module}.py:{node.lineno}"
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":  # foreign weights

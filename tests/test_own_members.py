@@ -473,7 +473,7 @@ def test_the_example_is_installed_trained_swept_audited_drawn_and_resumed(tmp_pa
     identical(Run(tmp_path / "killed" / run.name), Run(store / run.name))
     audited = faudit("audit", run.name, "--with-controls")
     assert audited.returncode in (0, 1, 3) and run.name in audited.stdout, audited.stderr
-    assert "depth: not measured" not in audited.stdout
+    assert "no matched run with frozen blocks" not in audited.stdout
     assert len(list(store.iterdir())) == 2 and list(store.glob("TanhStack-frozen-NoisyDFA-blobs-*"))
     (tmp_path / "study.toml").write_text(
         f'rule = "{RULE}"\nnet = "{NET}"\ndata = "{DATA}"\nepochs = 4\nwith = ["matched"]\n[grid]\nnoise = [0, 0.2]\n'

@@ -84,7 +84,7 @@ def test_fit_is_the_recipe(tmp_path: Path, rule: str) -> None:
     assert [row["train_loss"] for row in run.rows()[1:]] == pytest.approx(losses, rel=1e-9)
 
 
-BASE: dict[str, Any] = {"epochs": 2, "width": 12, "depth": 2, "batch_size": 100, "rule": "dfa"}
+BASE: dict[str, Any] = {"epochs": 2, "width": 12, "depth": 2, "batch_size": 100, "train_size": 350, "rule": "dfa"}
 FORWARD: dict[str, Any] = {"rule": "forward-forward", "net": "mlp", "activation": "relu"}
 BRIDGE: dict[str, Any] = {"rule": "credit-bridge", "warmup": 0}
 OTHER: dict[str, dict[str, Any]] = {
@@ -122,8 +122,9 @@ OTHER: dict[str, dict[str, Any]] = {
     "criterion": {"net": "mlp", "criterion": "mse"}, "weight_init": {"net": "mlp", "weight_init": "he"},
     "dropout": {"net": "mlp", "dropout": 0.5}, "batch_norm": {"net": "mlp", "batch_norm": True},
     "no_bias": {"net": "mlp", "no_bias": True}, "train_size": {"train_size": 500}, "train_last": {"train_last": 1},
-    "energy": {"rule": "ep", "net": "mlp", "energy": "layered"}, "beta": {"rule": "ep", "beta": 0.1},
-    "steps": {"rule": "ep", "steps": 3}, "step_size": {"rule": "ep", "step_size": 0.01},
+    "energy": {"rule": "ep", "net": "mlp", "energy": "layered", "steps": 5},
+    "beta": {"rule": "ep", "beta": 0.1, "steps": 5}, "steps": {"rule": "ep", "steps": 3},
+    "step_size": {"rule": "ep", "step_size": 0.01, "steps": 5},
     "auxiliary_width": {"rule": "state-bridge", "auxiliary_width": 8},
     "auxiliary_depth": {"rule": "state-bridge", "auxiliary_depth": 1},
     "auxiliary_lr": {"rule": "state-bridge", "auxiliary_lr": 0.1},
@@ -142,8 +143,14 @@ ELSEWHERE = {
 }
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One store for all: a run that many compare with is trained once."""
+    return tmp_path_factory.mktemp("recipe")
+
+
 @pytest.mark.parametrize("name", [name for name in known() if name not in ELSEWHERE])
-def test_every_setting_acts(tmp_path: Path, name: str) -> None:
+def test_every_setting_acts(store: Path, name: str) -> None:
     """A flag that is parsed and never passed on fails here; a new setting without an entry fails, too."""
     changed = OTHER[name]
     assert name in changed and changed[name] != known()[name].first.default
@@ -151,8 +158,9 @@ def test_every_setting_acts(tmp_path: Path, name: str) -> None:
     without |= {"milestones": (2,)} if name == "milestones" else {}
     read = NETS.settings(changed.get("net", "resmlp"))
     base = {key: value for key, value in BASE.items() if key not in ("width", "depth") or key in read}
-    one = fit(RunConfig(**{**base, **without}), tmp_path)
-    other = fit(RunConfig(**{**base, **changed}), tmp_path)
+    one = fit(RunConfig(**{**base, **without}), store)
+    other = fit(RunConfig(**{**base, **changed}), store)
+    assert one.name != other.name
     same_rows = without_timings(one.rows()) == without_timings(other.rows())
     assert not same_rows, f"{name} changed nothing"
 

@@ -9,7 +9,14 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from faudit.stats import student_density, student_interval, student_quantile, student_within, wilson_interval
+from faudit.stats import (
+    median_interval,
+    student_density,
+    student_interval,
+    student_quantile,
+    student_within,
+    wilson_interval,
+)
 
 
 def test_the_quantile_has_a_closed_form_for_one_and_for_two_degrees_of_freedom() -> None:
@@ -84,3 +91,12 @@ def test_an_interval_stays_within_what_is_possible() -> None:
     assert student_interval([-0.9, 0.8], (-1.0, 1.0)) is None, "it covers every cosine"
     assert student_interval([1.0, 3.0], (0.0, math.inf)) == pytest.approx((0.0, 2 + student_quantile(1)))
     assert student_interval([0.5, 0.5], (0.5, 0.5)) is None and student_interval([0.5, 0.5], (0.0, 1.0)) == (0.5, 0.5)
+
+
+def test_the_interval_of_a_median_has_the_tabled_ranks_and_covers() -> None:
+    for n, rank in ((6, 1), (9, 2), (15, 4), (20, 6), (40, 14)):  # of the sign test, two-sided 5 %
+        assert median_interval(list(range(1, n + 1))[::-1]) == (rank, n + 1 - rank)
+    assert median_interval([1.0] * 5) == (None, None)
+    draws = np.random.default_rng(0).exponential(size=(4000, 15))
+    covered = [low <= math.log(2) <= high for low, high in map(median_interval, draws.tolist())]  # type: ignore[operator]
+    assert 0.95 < np.mean(covered) < 0.98  # 1 − 2 P(Bin(15, ½) ≤ 3) = .965

@@ -131,9 +131,9 @@ def test_a_run_of_a_collection_is_audited_as_by_the_command(tmp_path: Path) -> N
     (run,) = runs(tmp_path)
     audited = run.audit()
     assert audited.verdict == faudit.audit_run(run.path).verdict == faudit.audit_run(Run(run.path)).verdict
-    assert audited.verdict.protocol == "faudit-2" and run.audit(protocol="paper").verdict.protocol == "paper"
+    assert audited.verdict.protocol == "faudit-4" and run.audit(protocol="paper").verdict.protocol == "paper"
     assert str(audited).startswith(f"{run.name}: ") and repr(audited.verdict).startswith("Verdict('")
-    assert str(audited.verdict).splitlines()[0] == f"{audited.verdict.verdict} (faudit-2)"
+    assert str(audited.verdict).splitlines()[0] == f"{audited.verdict.verdict} (faudit-4)"
     assert run.load_model().weights().keys() == faudit.load_model(run.path).weights().keys()
     assert run.state().keys() == faudit.rule_state(run.path).keys()
     page = audited._repr_html_()

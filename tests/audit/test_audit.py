@@ -245,6 +245,7 @@ def test_a_trustworthy_verdict_lists_what_passed_and_what_did_not_apply() -> Non
     assert decide(findings[:1], protocol="p").reasons == ("passed: a",)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_the_command_judges_a_run_names_a_missing_control_and_makes_it_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,7 +254,7 @@ def test_the_command_judges_a_run_names_a_missing_control_and_makes_it_on_reques
     assert main(["audit", str(run.path), "--json"]) in (1, 3)
     (entry,) = json.loads(capsys.readouterr().out)["runs"]
     findings = {finding["check"]: finding["status"] for finding in entry["findings"]}
-    assert findings["depth"] == NOT_MEASURED and findings["reference"] == PASSED and NOT_MEASURED not in (
+    assert findings["paired"] == NOT_MEASURED and findings["reference"] == PASSED and NOT_MEASURED not in (
         findings["scale"], findings["feedback"], findings["null"],
     )  # fmt: skip
     after = {path.name: path.read_bytes() for path in run.path.iterdir() if path.name != audits.FILE}
@@ -261,7 +262,7 @@ def test_the_command_judges_a_run_names_a_missing_control_and_makes_it_on_reques
     page = tmp_path / "audit.md"
     main(["audit", run.name, "--runs", str(tmp_path), "--with-controls", "--markdown", str(page)])
     assert (tmp_path / control_of(run.config()).run_id / "done.json").exists()
-    assert "| depth |" in page.read_text() and "no matched run" not in page.read_text()
+    assert "| paired |" in page.read_text() and "no matched run" not in page.read_text()
 
 
 def test_an_unfinished_or_unknown_run_or_protocol_gets_one_line(

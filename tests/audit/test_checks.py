@@ -51,9 +51,10 @@ def test_chance_is_of_classes_and_of_an_accuracy() -> None:
         assert accuracy_alone(case(**entries)) == {PASSED: TRUSTWORTHY, FIRED: WALK_BACK}.get(status, INCONCLUSIVE)
 
 
-def test_the_default_is_faudit_1_with_chance() -> None:
-    ours, before = PROTOCOLS[DEFAULT], PROTOCOLS["faudit-1"]
-    assert DEFAULT == "faudit-2" and ours == Protocol(DEFAULT, (*before.checks, Chance()), before.labels)
+def test_the_default_is_faudit_4_and_faudit_2_is_still_faudit_1_with_chance() -> None:
+    before = PROTOCOLS["faudit-1"]
+    assert PROTOCOLS["faudit-2"] == Protocol("faudit-2", (*before.checks, Chance()), before.labels)
+    assert DEFAULT == "faudit-4"
 
 
 def untrained() -> nn.Module:
@@ -70,7 +71,7 @@ def test_an_untrained_model_is_not_trustworthy_and_a_frozen_accuracy_given_by_ha
     assert now.verdict.verdict == WALK_BACK and now.verdict.reasons[0].startswith("chance: accuracy 0.")
     for audited in (before, now):
         assert "the frozen accuracy was given by hand (0.05): faudit has not measured it" in audited.verdict.reasons
-        (depth,) = (finding for finding in audited.verdict.findings if finding.check == "depth")
+        (depth,) = (finding for finding in audited.verdict.findings if finding.check in ("depth", "paired"))
         assert "against 0.050, given by hand" in depth.reason
     of_runs = judge(case(), PROTOCOLS[DEFAULT])
     assert not any("by hand" in text for text in (*of_runs.reasons, *(one.reason for one in of_runs.findings)))
@@ -141,7 +142,7 @@ def test_an_unknown_check_or_protocol_names_the_nearest() -> None:
 
 
 def test_a_case_without_a_control_says_why_there_is_none() -> None:
-    for check in (PROTOCOLS[DEFAULT]["depth"], Points()):
+    for check in (PROTOCOLS[DEFAULT]["paired"], Points()):
         found = check.find(replace(case(frozen=None), no_control="its blocks are its readout"))
         assert found.status == NOT_MEASURED
         assert found.reason == "no control with frozen blocks can be made: its blocks are its readout"

@@ -14,7 +14,7 @@ import pytest
 
 from faudit.audit import measure
 from faudit.audit.audit import audit
-from faudit.audit.protocol import PROTOCOLS
+from faudit.audit.protocol import DEFAULT, PROTOCOLS
 from faudit.cli.main import main
 from faudit.config import RunConfig
 from faudit.errors import StoreError
@@ -24,7 +24,7 @@ from faudit.store.run import Run
 from faudit.train import fit
 
 CONFIG = RunConfig(rule="dfa", epochs=6, width=16, depth=2, batch_size=128, eval_size=64)
-OURS = PROTOCOLS["faudit-2"]
+OURS = PROTOCOLS[DEFAULT]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from faudit import RunConfig, fit
 from faudit.audit.checks.check import Case, Check, Finding
 from faudit.audit.page import protocol_parts, question, value_of
-from faudit.audit.protocol import PROTOCOLS, Protocol
+from faudit.audit.protocol import DEFAULT, PROTOCOLS, Protocol
 from faudit.audit.sheet import Grid, Heading, Part, Points, Text, Verdict, as_latex, as_markdown
 from faudit.cli.main import main
 from tests.support.latex import check, compiled
@@ -46,7 +46,7 @@ def test_the_page_says_what_the_numbers_were_made_with(store: Path, tmp_path: Pa
         for text in (markdown, latex.replace(r"\allowbreak ", "")):
             assert done["weights_sha256"] in text and env["data_sha256"] in text and f"torch {env['torch']}" in text
         assert f"## {run.name}\n" in markdown and rf"\subsection{{{run.name}}}" in latex
-    for name in PROTOCOLS["faudit-2"].checks:
+    for name in PROTOCOLS[DEFAULT].checks:
         assert f"| {name.name} | {question(name)} | {value_of(name)} |" in markdown
     assert "growth 50" in markdown and "at least one check fired" in markdown and "over seeds 1, 2" in markdown
     everything, _ = pages(store, tmp_path, "--where", "seed=1", "--all-settings")

@@ -80,6 +80,7 @@ def test_plots_and_comparisons_use_what_there_is(store: Path, tmp_path: Path, ca
     assert "acc_eval" in text and " 2 " in text.splitlines()[1]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_control_of_an_imported_run_is_told_to_need_its_data(store: Path, capsys: Said) -> None:
     name = next(run.name for run in runs_in(store) if run.config().rule == "dfa")
     _, err = said(capsys, 3, "audit", name, "--with-controls", "--jobs", "1", "--runs", str(store))

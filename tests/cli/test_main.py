@@ -16,7 +16,7 @@ import pytest
 from faudit.cli.list import FAMILIES, TABLES
 from faudit.cli.main import COMMANDS, main
 from faudit.config import RunConfig, all_keys
-from tests.support.commands import faudit
+from tests.support.child import forked
 from tests.support.fabricate import write
 from tests.support.paths import ROOT
 
@@ -50,9 +50,9 @@ def test_train_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_the_last_line_on_stdout_is_the_runs_directory(tmp_path: Path) -> None:
-    done = faudit("train", *SMALL, cwd=tmp_path)
-    path = Path(done.stdout.splitlines()[-1])
-    assert done.returncode == 0 and (tmp_path / path / "done.json").exists() and path.parts[0] == "runs"
+    done = forked(["train", *SMALL], cwd=tmp_path)
+    path = Path(done.out.splitlines()[-1])
+    assert done.code == 0 and (tmp_path / path / "done.json").exists() and path.parts[0] == "runs"
 
 
 def test_a_config_file_and_flags_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,13 +10,16 @@ import io
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure as Picture
 
 from faudit.cli.main import main
 from faudit.config import RunConfig
+from faudit.figures.figure import Figure, Numbers
+from faudit.figures.style import Style
 from faudit.papers import PAPERS
 from faudit.store.files import write_whole
 from tests.support.fabricate import all_runs, write
@@ -40,6 +43,27 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("audit")
     assert main(["train", *TINY, "--runs", str(path)]) == 0
     return str(next(path.iterdir()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drawn_once() -> Iterator[None]:
+    """Keep pictures and their bytes: each takes a second, and the tests are about what becomes of the file."""
+    draw, render = Style.drawn, Style.rendered
+    pictures: dict[str, Picture] = {}
+    files: dict[tuple[int, str], bytes] = {}
+
+    def drawn(self: Style, figure: Figure, numbers: Numbers) -> Picture:
+        name = repr((self, numbers))
+        return pictures[name] if name in pictures else pictures.setdefault(name, draw(self, figure, numbers))
+
+    def rendered(self: Style, picture: Picture, form: str) -> bytes:
+        name = id(picture), form
+        return files[name] if name in files else files.setdefault(name, render(self, picture, form))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Style, "drawn", drawn)
+        patch.setattr(Style, "rendered", rendered)
+        yield
 
 
 COMMANDS: dict[str, tuple[str, list[str]]] = {  # what is written, and the command; OUT, RUNS and RUN are filled in

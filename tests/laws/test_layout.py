@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from faudit.rules import RULES
@@ -26,9 +27,20 @@ FOREIGN = {
 
 def nodes(folder: Path) -> Iterator[tuple[str, ast.AST]]:
     """Every node of every file under a folder of tests, each with the file's name."""
-    for file in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            yield str(file.relative_to(TESTS)), node
+    for file, found in parsed().items():
+        if folder in file.parents:
+            name = str(file.relative_to(TESTS))
+            yield from ((name, node) for node in found)
+
+
+@cache
+def parsed() -> dict[Path, list[ast.AST]]:
+    """The nodes that are read here of every file of tests."""
+    kinds = ast.Attribute, ast.ImportFrom, ast.Constant
+    return {
+        file: [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kinds)]
+        for file in sorted(TESTS.rglob("*.py"))
+    }
 
 
 def test_every_room_of_the_code_has_a_folder_of_tests() -> None:

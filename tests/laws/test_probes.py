@@ -27,6 +27,7 @@ def probe_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.usefixtures("few_directions")
 def test_a_probe_changes_nothing(probe_name: str, rule_name: str, net_name: str) -> None:
     setup = Setup(rule_name, net_name)
     for value in setup.params.values():
@@ -43,6 +44,7 @@ def test_a_probe_changes_nothing(probe_name: str, rule_name: str, net_name: str)
     assert torch.equal(random, torch.get_rng_state()) and mode == torch.is_grad_enabled()
 
 
+@pytest.mark.usefixtures("few_directions")
 def test_a_probe_works_where_gradients_are_switched_off(probe_name: str, rule_name: str) -> None:
     setup = Setup(rule_name, ANY_NET)
     with_grad = measured(PROBES[probe_name], setup.reading())
@@ -77,10 +79,10 @@ def test_the_declarations_are_read_without_torch_and_at_once() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.usefixtures("few_directions")
 def test_probes_return_exactly_the_entries_they_declare_and_the_reader_takes_them(
-    rule_name: str, net_name: str, monkeypatch: pytest.MonkeyPatch
+    rule_name: str, net_name: str
 ) -> None:
-    monkeypatch.setattr("faudit.probes.perturbation.DIRECTIONS", 4)  # each costs three passes; four show as much
     reading = Setup(rule_name, net_name).reading()
     row = Row({entry.name: 0 for entry in LOOP})
     for name, probe in PROBES.items():

@@ -138,8 +138,8 @@ def test_it_has_an_optimizer_of_its_own_without_decay(rule: str) -> None:
 @pytest.mark.parametrize("stop_after", [2, 3])
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tmp_path: Path, rule: str, stop_after: int) -> None:
     """Trained state and its optimizer, the slow copy, the number of updates and the generator of the noise."""
-    extra = {"warmup": 18} if "credit" in rule else {}  # 12 steps an epoch: the switch is inside the second
-    config = QUICK.with_(rule=rule, auxiliary_width=16, **extra)
+    extra = {"warmup": 6} if "credit" in rule else {}  # 4 steps an epoch: the switch is inside the second
+    config = QUICK.with_(rule=rule, auxiliary_width=16, train_size=512, **extra)
     run = Run(tmp_path / "a" / config.run_id)
     rows = stream(config, run)
     for _ in range(stop_after):

@@ -139,10 +139,11 @@ def end_gradient(setup: Setup, h: Tensor) -> Tensor:
 
 # The scale of the embedding: the LayerNorm of a small state has steep slopes, and its relaxation takes tiny steps.
 LIMITS = [(energy, net, 1.0) for energy in ("residual", "layered") for net in ("mlp", "mlp-one")]
-LIMITS += [("residual", "student", 1.0), ("residual", "resmlp", 10.0), ("residual", "vit", 60.0)]
+LIMITS += [("residual", "student", 1.0), ("residual", "resmlp", 10.0)]
+SLOW_LIMIT = pytest.param("residual", "vit", 60.0, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("energy", "net", "scale"), LIMITS)
+@pytest.mark.parametrize(("energy", "net", "scale"), [*LIMITS, SLOW_LIMIT])
 def test_in_the_limit_of_a_small_beta_the_update_is_that_of_bp(energy: str, net: str, scale: float) -> None:
     """With an error of the order of β."""
     exact = flat(scaled(Setup("bp", net), scale).grads())

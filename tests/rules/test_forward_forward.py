@@ -186,6 +186,7 @@ def test_the_head_has_its_own_rate_and_decay_and_the_rest_the_runs() -> None:
     assert rates == {0.02: 0.02, 0.3: 0.3}
 
 
+@pytest.mark.slow
 def test_goodness_learns_the_digits_and_that_of_its_control_knows_nothing(tmp_path: Path) -> None:
     # A rate that falls: at a constant one the accuracy jumps by ten points from epoch to epoch.
     config = SMALL.with_(epochs=12, predict_by="goodness", log_every=12, schedule="cosine")

@@ -25,9 +25,10 @@ from faudit.rules.rule import Step
 from faudit.store.rows import Row
 from faudit.sweep.study import CONTROLS
 from tests.support.cases import HEALTHY
-from tests.support.nets import Setup, tiny_dataset
+from tests.support.nets import TINY_NETS, Setup, tiny_dataset
 
 PLAIN = [name for name in RULES if name not in RULES.controls]
+SLOW = pytest.mark.slow
 
 
 def test_every_rule_has_one_control_and_every_control_a_rule() -> None:
@@ -52,7 +53,14 @@ def test_a_rule_says_whether_its_blocks_train(rule_name: str, net_name: str) -> 
     assert bool(trained) is setup.rule.trains_blocks is (rule_name not in RULES.controls)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(
+    ("name", "net_name"),
+    [
+        pytest.param(name, net, marks=[] if net in ("resmlp", "mlp") or name in ("bp", "fa-weights") else SLOW)
+        for name in PLAIN
+        for net in TINY_NETS
+    ],
+)
 def test_a_control_teaches_embedding_and_readout_what_its_rule_teaches_them(name: str, net_name: str) -> None:
     plain, control = Setup(name, net_name), Setup(control_name(name), net_name)
     want, got = plain.grads(), control.grads()
@@ -112,7 +120,7 @@ def test_a_rule_without_a_control_says_why_when_it_is_asked_for(monkeypatch: pyt
     assert "\n" not in str(caught.value)
     monkeypatch.setattr("faudit.audit.audit.RULES", rules)
     case = case_of(RunConfig(rule="dfa"), [Row(HEALTHY)], samples=1000, classes=10, control=None)
-    for protocol, check in (("faudit-2", "depth"), ("paper", "points")):
+    for protocol, check in (("faudit-4", "paired"), ("paper", "points")):
         found = PROTOCOLS[protocol][check].find(case)
         assert found.status == NOT_MEASURED and found.reason.endswith("can be made: its blocks are all it trains")
 

@@ -15,7 +15,7 @@ from faudit.probes.weights import angle
 from faudit.rules.weight_mirror import MIRRORED, WeightMirror
 from faudit.store.run import Run
 from faudit.train import fit, stream
-from tests.support.nets import Setup
+from tests.support.nets import TINY_NETS, Setup
 from tests.support.runs import identical
 
 
@@ -62,6 +62,10 @@ def test_one_phase_by_hand_in_numpy() -> None:
         np.testing.assert_allclose(after[name].numpy(), want, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize(
+    "net_name",
+    [pytest.param(net, marks=[] if net in ("resmlp", "vit", "cnn", "mlp") else pytest.mark.slow) for net in TINY_NETS],
+)
 def test_the_feedback_of_every_layer_turns_to_its_weight_and_settles_at_its_size(net_name: str) -> None:
     """lr · n · a²/12 = decay: the feedback settles at W itself. A small rate leaves little sampling noise."""
     setup = Setup("weight-mirror", net_name, mirror_lr=0.02 * 12 / 500, mirror_decay=0.02, mirror_batch=500)

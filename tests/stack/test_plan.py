@@ -69,6 +69,13 @@ def test_stacks_are_as_equal_as_possible_and_every_worker_has_one() -> None:
     assert sizes(seeds, most=1) == [1] * 18 and sizes(seeds, most=5) == [4, 5, 4, 5]
 
 
+def test_large_kinds_of_runs_are_cut_so_that_all_workers_end_together() -> None:
+    study = [SMALL.with_(rule=rule, seed=seed) for rule in ("bp", "dfa") for seed in range(16)]
+    assert sizes(study, jobs=2) == [8] * 4 and sizes(study, jobs=3) == [8] * 4 and sizes(study, jobs=1) == [16, 16]
+    assert sizes(study, jobs=2, most=16) == [16, 16]
+    assert sizes([*study[:12], *study[16:28]], jobs=2) == [12, 12]
+
+
 def test_a_mixed_study_is_grouped_in_its_order() -> None:
     study = [SMALL.with_(rule=rule, seed=seed) for seed in (1, 2) for rule in ("bp", "dfa-layers", "dfa")]
     groups = [[(one.rule, one.seed) for one in group] for group in grouped(study, jobs=1)]

@@ -32,6 +32,7 @@ FORMS: list[dict[str, Any]] = [
     {"net": "resmlp", "width": 16, "depth": 3, "train_last": 1},
     {"net": "resmlp", "width": 16, "depth": 2, "random_targets": True},
     {"net": "resmlp", "width": 16, "depth": 2, "credit_norm": "none"},
+    {"net": "resmlp", "width": 16, "depth": 2, "clip": 0.3},
     {"net": "resmlp", "width": 16, "depth": 2, "embedding_feedback": "none"},
     {"net": "resmlp", "width": 16, "depth": 2, "optimizer": "sgd", "momentum": 0.9},
     *(
@@ -41,7 +42,11 @@ FORMS: list[dict[str, Any]] = [
     {"net": "mlp", "sizes": (24,), "no_bias": True},
 ]
 
-READ = {"credit_norm": ("dfa", "fa"), "embedding_feedback": ("fa",)}  # the rules that read a setting
+READ = {
+    "credit_norm": ("dfa", "fa"),
+    "clip": ("dfa", "fa"),
+    "embedding_feedback": ("fa",),
+}  # the rules that read a setting
 
 
 def prepared(configs: Sequence[RunConfig]) -> list[Experiment]:
@@ -122,6 +127,22 @@ def test_runs_may_be_at_different_epochs_and_change_between_stack_and_alone() ->
         Stack(together).epoch([3, 3, 3])
         for one in together:
             one_epoch(one, 4)
+    assert all(map(same, alone, together))
+
+
+def test_neighbours_of_one_rate_keep_their_own_counts_of_steps() -> None:
+    base = RunConfig(rule="bp", **SMALL["resmlp"], schedule="constant", epochs=3)  # one rate in every epoch
+    configs = [base.with_(seed=seed) for seed in (1, 2, 3)]
+    alone, together = prepared(configs), prepared(configs)
+    with threads(1):
+        for epoch in (1, 2, 3):
+            for one in alone:
+                one_epoch(one, epoch)
+        one_epoch(together[0], 1)
+        Stack(together[:2]).epoch([2, 1])
+        Stack(together).epoch([3, 2, 1])
+        Stack(together[1:]).epoch([3, 2])
+        one_epoch(together[2], 3)
     assert all(map(same, alone, together))
 
 

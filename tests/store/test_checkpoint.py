@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from faudit.config import RunConfig
@@ -48,6 +50,16 @@ def saved(tmp_path: Path) -> tuple[Run, Experiment]:
     run, experiment = begun(tmp_path), trained()
     checkpoint.save(run.checkpoint, experiment.state, 1, ties=run.ties())
     return run, experiment
+
+
+@pytest.mark.parametrize("odd", [torch.bool, torch.float64, torch.bfloat16, torch.complex64, torch.uint8])
+def test_the_file_is_the_one_that_safetensors_would_write(odd: torch.dtype) -> None:
+    tensors = {f"net/{name}": value.detach() for name, value in trained().state.params.items()}
+    tensors |= {"odd": torch.ones(3, dtype=odd), "none": torch.zeros(0, 2), "scalar": torch.tensor(2.0)}
+    told = {"faudit": '{"format": 1}'}
+    assert checkpoint.serialised(tensors, told) == to_bytes(tensors, metadata=told)
+    back = from_bytes(checkpoint.serialised(tensors, told))
+    assert back.keys() == tensors.keys() and all(torch.equal(back[name], value) for name, value in tensors.items())
 
 
 @pytest.mark.parametrize("optimizer", list(OPTIMIZERS))

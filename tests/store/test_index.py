@@ -25,6 +25,7 @@ from faudit.store.where import conditions, matches
 from tests.support.fabricate import write
 
 RULES = ("bp", "fa", "dfa", "frozen-dfa")
+DFA_OF_42 = ("--where", "rule=dfa", "--where", "seed=42")
 
 
 @pytest.fixture
@@ -165,7 +166,10 @@ def test_plain_lines_say_what_the_table_says(store: Path) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_runs_are_shown_within_seconds(tmp_path: Path) -> None:
-    """Processor time against that of a program that only reads the files, because the speed of machines varies."""
+    """Processor time against that of a program that only reads the files, because the speed of machines varies.
+
+    The better of two times counts: what else a machine does can only lengthen them.
+    """
     template = write(RunConfig(rule="dfa", epochs=10, seed=10**6), tmp_path / "template").path
     files = {path.name: path.read_text() for path in template.iterdir()}
     done = {"epochs": 10, "test_acc": 0.3, "growth_max": 2.5, "seconds": 12.1, "weights_sha256": "0" * 64}
@@ -199,10 +203,12 @@ def test_ten_thousand_runs_are_shown_within_seconds(tmp_path: Path) -> None:
         return float(spent), int(memory), done.stdout
 
     started = time.monotonic()
-    plain_reading = read_only()
+    plain_reading = min(read_only(), read_only())
     cold, memory, first = show()
-    warm, _, again = show()
-    some, _, chosen = show("--where", "rule=dfa", "--where", "seed=42")
+    (tmp_path / "runs" / "index.sqlite").unlink()
+    cold = min(cold, show()[0])
+    warm, _, again = min(show(), show())
+    some, _, chosen = min(show(*DFA_OF_42), show(*DFA_OF_42))
     print(
         f"plain {plain_reading:.2f} s, cold {cold:.2f} s, warm {warm:.2f} s, filtered {some:.2f} s, {memory} MB, "
         f"{time.monotonic() - started:.1f} s"

@@ -17,8 +17,8 @@ from faudit.store.run import ENDED, Run
 from faudit.train import fit, stream
 from tests.support import fabricate
 
-DFA = RunConfig(rule="dfa", epochs=6, width=16, depth=2, batch_size=128, keep_epochs=(2,))
-FROZEN = RunConfig(rule="frozen-dfa", epochs=6, width=16, depth=2, batch_size=128)
+DFA = RunConfig(rule="dfa", epochs=6, width=16, depth=2, batch_size=128, eval_size=64, keep_epochs=(2,))
+FROZEN = RunConfig(rule="frozen-dfa", epochs=6, width=16, depth=2, batch_size=128, eval_size=64)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_the_one_way_out_works_and_loses_nothing(
     change(store)
     run = run_of(store, DFA)
     damaged = {path.name: path.read_bytes() for path in run.path.iterdir() if path.name != "lock"}
-    flags = "--rule dfa --epochs 6 --width 16 --depth 2 --batch-size 128 --keep-epochs 2"
+    flags = "--rule dfa --epochs 6 --width 16 --depth 2 --batch-size 128 --eval-size 64 --keep-epochs 2"
     words = [*flags.split(), "--again"]
     assert main(["train", *words, "--runs", str(store)]) == 0
     assert {path.name: path.read_bytes() for path in (run.path / "aside-1").iterdir()} == damaged

@@ -273,7 +273,7 @@ PATHS = (
 TEXTS = (
     "", "-", "--", "0", "1", "2", "-1", "3.5", "1e400", "nan", "inf", "9" * 40, "9" * 5000, "x", "é", "\udcff", "a\nb",
     "[1]", "digits", "mnist", "dfa", "resmlp", "cpu", "cuda", "cuda:7", "float64", "sgd", "study", "paper", "faudit-1",
-    "faudit-2", "neurips", "icml", "rule=dfa", "seed=42", "status=done", "rule", "=", "seed=", "model:build",
+    "faudit-4", "neurips", "icml", "rule=dfa", "seed=42", "status=done", "rule", "=", "seed=", "model:build",
     "model:word", "model:x", "nothing:x", "model:credit", "*", "1", "**", "blocks.*", "csv", "parquet", "faeval", "all",
     "true", "None", "local",
 )  # fmt: skip

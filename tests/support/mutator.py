@@ -2,7 +2,7 @@
 
     python tests/support/mutator.py JOBS.json
 
-JOBS is [{"root": DIR, "tests": NODE}, …]; each DIR gets an answer.json with pytest's exit code and closing lines.
+JOBS is [{"root": DIR, "tests": NODE, "answer": FILE}, …]; each FILE gets pytest's exit code and closing lines as JSON.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def verdict(root: Path, tests: str) -> dict[str, object]:
 
 
 def main(jobs: list[dict[str, str]]) -> None:
+    sys.dont_write_bytecode = False  # the copies share what is compiled
     for job in jobs:
-        answer = Path(job["root"]) / "answer.json"
+        answer = Path(job["answer"])
         child = os.fork()
         if child == 0:
             try:

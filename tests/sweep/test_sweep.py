@@ -27,6 +27,7 @@ from tests.support.studies import TINY_STUDY, TWO_RULES, sweep
 DIVERGES = TINY_STUDY + 'optimizer = "sgd"\n[grid]\nlr = [1e30]\n'
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_study_is_made_once_and_seen_from_another_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = sweep(capsys, tmp_path, TWO_RULES, "--jobs", "1")
     assert code == 0 and out == f"2 done, 0 failed, 0 left out: {tmp_path / 'runs'}\n"
@@ -103,6 +104,7 @@ def test_paths_are_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert code == 0 and "x[/b]" in out and "1 that cannot be used" in out
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_failed_run_is_named_and_tried_again_on_request_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_store_that_may_not_be_written_is_one_line(tmp_path: Path, capsys: pyt
     assert code == 2 and "Permission denied" in err and err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_damaged_runs_are_named_and_left_and_the_others_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

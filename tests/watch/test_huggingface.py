@@ -16,14 +16,19 @@ from faudit.audit.judge import TRUSTWORTHY, WALK_BACK
 from tests.support.models import everything
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-transformers: Any = pytest.importorskip(
-    "transformers", reason="transformers is not here: pip install -e '.[dev]' (Python 3.11 or newer)"
-)
-
 CLASSES = 4
+pytestmark = pytest.mark.slow  # to import the library takes seconds
+
+
+def library() -> Any:
+    """Imported by the tests that use it: every worker collects this file."""
+    return pytest.importorskip(
+        "transformers", reason="transformers is not here: pip install -e '.[dev]' (Python 3.11 or newer)"
+    )
 
 
 def vit() -> nn.Module:
+    transformers = library()
     torch.manual_seed(0)
     sizes = {"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 8}
     config = transformers.ViTConfig(**sizes, image_size=4, patch_size=2, num_channels=1, num_labels=CLASSES)
@@ -31,6 +36,7 @@ def vit() -> nn.Module:
 
 
 def resnet() -> nn.Module:
+    transformers = library()
     torch.manual_seed(0)
     sizes = {"embedding_size": 4, "hidden_sizes": [4, 8], "depths": [2, 1], "layer_type": "basic"}
     config = transformers.ResNetConfig(**sizes, num_channels=1, num_labels=CLASSES)

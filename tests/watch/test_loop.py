@@ -21,7 +21,7 @@ from faudit import audit_model
 from faudit.audit.audit import audit
 from faudit.audit.checks.check import FIRED, NOT_APPLICABLE, NOT_MEASURED, PASSED, Finding
 from faudit.audit.judge import INCONCLUSIVE, TRUSTWORTHY, WALK_BACK, Verdict
-from faudit.audit.protocol import PROTOCOLS
+from faudit.audit.protocol import DEFAULT, PROTOCOLS
 from faudit.cli.main import main
 from faudit.store import checkpoint
 from faudit.store.index import entries
@@ -149,16 +149,16 @@ def test_the_verdict_of_the_watch_is_that_of_the_audit_and_needs_a_control(tmp_p
         live = w.verdict()
         assert live.verdict == INCONCLUSIVE and finding(live, "reference").status == NOT_MEASURED
     verdict = w.verdict()
-    assert verdict == audit(w.run, PROTOCOLS["faudit-2"], data_dir=None).verdict
+    assert verdict == audit(w.run, PROTOCOLS[DEFAULT], data_dir=None).verdict
     assert verdict.verdict == INCONCLUSIVE and "faudit.control" in verdict.reasons[0]
     assert "no credit was given" in str(verdict)
     for name in ("scale", "reference", "rank", "movement", "chance"):
         assert finding(verdict, name).status == PASSED, name
-    assert finding(w.verdict("faudit-3"), "swap").status == NOT_APPLICABLE
+    assert finding(verdict, "swap").status == NOT_APPLICABLE
     accuracy = faudit.control(MLP, train, of=w)
     again = w.verdict()
-    assert finding(again, "depth").status in (PASSED, FIRED) and f"{accuracy:.3f}" in finding(again, "depth").reason
-    assert again.verdict == (TRUSTWORTHY if finding(again, "depth").status == PASSED else WALK_BACK)
+    assert finding(again, "paired").status in (PASSED, FIRED) and f"{accuracy:.3f}" in finding(again, "paired").reason
+    assert again.verdict == (TRUSTWORTHY if finding(again, "paired").status == PASSED else WALK_BACK)
 
 
 def test_a_credit_is_judged_and_fresh_feedback_is_its_null(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_edited_measurements_and_controls_are_not_judged(tmp_path: Path) -> None
         train(model, w, epochs=1)
     path = w.run.path / "audit.json"
     path.write_text(path.read_text().replace("precision", "precisiom"))
-    told = audit(w.run, PROTOCOLS["faudit-2"], data_dir=None)
+    told = audit(w.run, PROTOCOLS[DEFAULT], data_dir=None)
     assert finding(told.verdict, "reference").status == NOT_MEASURED and "What it held is not judged" in told.remarks[0]
     faudit.control(MLP, lambda model: train(model, epochs=1), of=w)
     path = w.run.path / "control.json"
