@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,15 +26,26 @@ def test_epochs_are_timed_with_and_without_clients(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(serve, "SEEDS", range(1))
     monkeypatch.setattr(serve, "SPAN", 0.5)
     monkeypatch.setattr(serve, "TRAINED", serve.TRAINED.with_(data="digits", net="resmlp", width=8, depth=2))
-    result = serve.serve_speed(threads=1, repeats=2)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a shell's background job; its children inherit it
+    try:
+        result = serve.serve_speed(threads=1, repeats=2)
+    finally:
+        signal.signal(signal.SIGINT, before)
     alone, served = result["seconds"]["alone"], result["seconds"]["served"]
     assert len(alone) == len(served) == 2 and min(alone + served) > 0
     assert result["slower"]["of_medians"] == pytest.approx(sum(served) / sum(alone) - 1, abs=1e-2)
-    assert set(result["waited"]) == {"alone", "served"} and all(0 <= share < 2 for share in result["waited"].values())
-    assert result["slower"]["interval"] == [None, None] and "too few pairs" in serve.lines(result)[1]
+    waits = result["waited"]
+    assert all(0 <= waits[kind] < 2 for kind in ("alone", "served"))
+    assert waits["more"] == pytest.approx(waits["served"] - waits["alone"], abs=2e-4), "two pairs: medians are means"
+    assert result["slower"]["interval"] == waits["interval"] == [None, None]
+    assert all("too few pairs" in line for line in serve.lines(result)[1:3])
     assert result["answers"] >= serve.CLIENTS and "20 clients, 1 threads, 2 pairs" in serve.lines(result)[0]
     with pytest.raises(ConfigError, match="at least 1 repeats, got 0"):
         serve.serve_speed(threads=1, repeats=0)
+
+
+def test_an_interval_is_told_in_hundredths_of_a_percent() -> None:
+    assert serve.sure([0.0012, 0.0345]) == "95 % interval +0.12% to +3.45%"
 
 
 def test_a_client_whose_connection_was_closed_connects_again() -> None:

@@ -5,7 +5,9 @@ reads and every client fetches. Server and clients are processes of their own, o
 continued in turns (SIGSTOP, SIGCONT), so both kinds of epoch come from one run. The clients' own work counts too.
 
 Wall times of a small machine differ by more than the server costs. So the benchmark also tells which share of the time
-the training threads waited for a core that another process had. Only Linux counts this (``/proc/self/task``).
+the training threads waited for a core that another process had. All threads together cannot lose more to the scheduler
+than they waited. So how much longer they wait beside the server bounds the slowdown, and it varies far less than wall
+times. Only Linux counts this (``/proc/self/task``).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,9 +34,8 @@ from faudit.store.run import Run
 from faudit.train import fit, stream
 
 CLIENTS = 20
-SPAN = (
-    4.0  # seconds of training in one measurement: each client asks twice, and the machine hardly drifts within a pair
-)
+# Seconds of training in one measurement: each client asks twice, and the machine hardly drifts within a pair.
+SPAN = 4.0
 TRAINED = RunConfig(net="student", data="teacher", rule="dfa", width=128, epochs=1_000_000)
 OTHERS = RunConfig(rule="dfa", epochs=20, width=16, depth=4, batch_size=256)  # runs that are there before
 SEEDS = range(8)
@@ -61,6 +62,7 @@ def serve_speed(*, threads: int, repeats: int) -> dict[str, Any]:
             f"bench serve: expected at least {CLIENTS} answers of the server, got {used['answers']:.0f}. Try again."
         )
     slower = [with_ / without - 1.0 for without, with_ in zip(times["alone"], times["served"], strict=True)]
+    longer = [with_ - without for without, with_ in zip(waits["alone"], waits["served"], strict=True)]
     return {
         "what": f"{epochs} epochs of StudentNet (d 128) on the teacher's data, {len(SEEDS)} other runs in the store",
         "clients": CLIENTS,
@@ -72,14 +74,22 @@ def serve_speed(*, threads: int, repeats: int) -> dict[str, Any]:
             "of_medians": round(statistics.median(times["served"]) / statistics.median(times["alone"]) - 1.0, 4),
             "least": round(min(slower), 4),
             "most": round(max(slower), 4),
-            "interval": [None if edge is None else round(edge, 4) for edge in median_interval(slower)],
+            "interval": rounded(median_interval(slower)),
         },
-        "waited": {name: round(statistics.median(shares), 4) for name, shares in waits.items()},
+        "waited": {
+            **{name: round(statistics.median(shares), 4) for name, shares in waits.items()},
+            "more": round(statistics.median(longer), 4),
+            "interval": rounded(median_interval(longer)),
+        },
         "answers": used["answers"],
         "server_core_share": round(used["server"] / sum(times["served"]), 4),
         "clients_core_share": round(used["clients"] / sum(times["served"]), 4),
         "environment": environment(),
     }
+
+
+def rounded(interval: Iterable[float | None]) -> list[float | None]:
+    return [None if edge is None else round(edge, 4) for edge in interval]
 
 
 def measured(
@@ -136,7 +146,7 @@ def served(store: Path) -> Iterator[tuple[list[subprocess.Popen[str]], dict[str,
                 used["server"], used["clients"] = spent(server.pid) - before[0], spent(clients.pid) - before[1]
                 clients.send_signal(signal.SIGTERM)
                 used["answers"] = int(clients.stdout.readline() or 0)
-                server.send_signal(signal.SIGINT)
+                server.send_signal(signal.SIGTERM)  # a shell lets its background jobs ignore SIGINT
 
 
 def send(processes: list[subprocess.Popen[str]], number: int) -> None:
@@ -157,14 +167,21 @@ def lines(result: dict[str, Any]) -> list[str]:
     """The result as lines to print."""
     alone, with_ = (statistics.median(result["seconds"][name]) for name in ("alone", "served"))
     slower = result["slower"]
-    low, high = slower["interval"]
-    sure = "too few pairs for an interval" if low is None else f"95 % interval {low:+.1%} to {high:+.1%}"
+    waits = result["waited"]
     return [
         f"{result['what']}; {result['clients']} clients, {result['threads']} threads, {result['repeats']} pairs",
         f"without a server {alone:.3f} s, with it {with_:.3f} s: {slower['median']:+.1%} (median of the pairs, "
-        f"{sure}; all pairs {slower['least']:+.1%} to {slower['most']:+.1%})",
-        f"training waited for a core in {result['waited']['alone']:.1%} of the time without it, with it in "
-        f"{result['waited']['served']:.1%}",
+        f"{sure(slower['interval'])}; all pairs {slower['least']:+.1%} to {slower['most']:+.1%})",
+        f"training waited for a core in {waits['alone']:.2%} of the time without it, with it in "
+        f"{waits['served']:.2%}: {waits['more']:+.2%} ({sure(waits['interval'])})",
         f"the server took {result['server_core_share']:.1%} of one core, the clients "
         f"{result['clients_core_share']:.1%}; {result['answers']} answers",
     ]
+
+
+def sure(interval: list[float | None]) -> str:
+    """An interval as text."""
+    low, high = interval
+    if low is None or high is None:
+        return "too few pairs for an interval"
+    return f"95 % interval {low:+.2%} to {high:+.2%}"
